@@ -15,8 +15,8 @@ from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resid
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
-from sfnode.private_reward import RewardCommand
 from sfnode.reporter import Reporter
+from sfnode.rewards import RewardCommand
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.storage import DataDirectory, example_files, size_of_run
 from sfnode.worker_protocol import NoiseConfig, TrainingConfig

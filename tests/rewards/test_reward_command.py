@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.private_reward import RewardCommand
+from sfnode.rewards import RewardCommand
 
 ROW = {"answer": "42", "n": 7}
 LOOP = "import json, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"

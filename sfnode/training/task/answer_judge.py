@@ -6,8 +6,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
-from sfnode.private_reward import RewardCommand
-from sfnode.rewards import Checker
+from sfnode.rewards import Checker, RewardCommand
 
 Fields = Sequence[tuple[str, object]]
 RewardFunction = Callable[[str, Mapping[str, object]], float]  # of an answer, and of its row's fields

@@ -4,7 +4,6 @@ Nothing of the command comes from the network. What a run's rule says of an answ
 """
 
 import json
-import math
 import os
 import shlex
 import shutil
@@ -79,7 +78,7 @@ class RewardCommand:
         try:
             value = float(said)
         except ValueError:
-            value = math.nan
+            value = float("nan")
         if not 0.0 <= value <= 1.0:
             self.close()
             raise self._fault(f"said {said[:64].decode('utf-8', 'replace')!r}: {_HELP}")
