@@ -28,7 +28,6 @@ class RosterStatistics:
         is_admitted: whether the author may contribute, exclusions aside.
         is_invitation_used: whether others used the author's invitation, too, so that it admits nobody.
         excluded_from: first step for which the owner excludes the author; None: not excluded.
-        authors_excluded: number of authors that the owner has excluded.
     """
 
     admission: str

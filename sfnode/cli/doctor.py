@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import trio
 
+import sfnode.doctor  # whose `Examination` imports libp2p when it is asked for
 from protocol.errors import OperatorError
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.option_values import NodeFolder
@@ -21,7 +22,7 @@ from sfnode.cli.options import (
     run_file_option,
 )
 from sfnode.cli.remembered_options import given_settings, recall
-from sfnode.doctor import Examination, Finding, Verdict, summary_of
+from sfnode.doctor import Finding, Verdict, summary_of
 from sfnode.network import Address, policy
 from sfnode.reporter import printable
 from sfnode.run import (
@@ -119,7 +120,7 @@ def doctor(
     for fault in faults:
         report(fault)
     is_new = signed is not None or bool(bootstrap)
-    trio.run(Examination(options, signed, report, is_new=is_new).run)
+    trio.run(sfnode.doctor.Examination(options, signed, report, is_new=is_new).run)
     last = summary_of(findings)
     if is_json():
         rows = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]

@@ -10,7 +10,7 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network import Address, NoMappingError, allowed_files, bounds, check_can_listen, connections_max, discovery
+from sfnode.network import Address, allowed_files, bounds, check_can_listen, connections_max, discovery
 from sfnode.reporter import counted, format_seconds
 
 _BUILT_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
@@ -71,7 +71,7 @@ def check_router() -> Finding:
     name = "router"
     try:
         gateway = discovery.find_gateway()
-    except NoMappingError as error:
+    except discovery.NoMappingError as error:
         return unknown(name, f"{error}")
     if not gateway.is_public:
         text = f"it speaks UPnP, but has no public address ({gateway.external_host!r}): another NAT lies in front of it"

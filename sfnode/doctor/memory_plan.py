@@ -44,7 +44,6 @@ class MemoryPlan:
         reading: extra bytes while the last weight is read.
         closed: the closed epochs at the run's end, folded into copies of weights or thin matrices.
         bases: bases of the epochs that the worker keeps.
-        activations: activations of a step.
         answers: keys and values of the answers that are written at once, in a run that learns from rewards.
         ledger: records, index and coefficients, in the node's own process.
     """
