@@ -72,7 +72,8 @@ def make_report(
 def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditReport, Envelope]:
     """Decode a report about ``manifest``'s run and the audited message; verify both signatures.
 
-    Only a new measurement can show whether the report's measurement is true. Reject: malformed, or of another run.
+    Only a new measurement can show whether the report's measurement is true.
+    Reject: malformed, of another run, or a wrong signature.
     """
     bytes_max = REPORT_BYTES_MAX << manifest.method.is_dense
     if len(data) > bytes_max:

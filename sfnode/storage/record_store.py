@@ -29,7 +29,7 @@ class Store(StoredRecords):
     """Reads and writes an open data directory. One process at a time can open it; ``close`` releases it."""
 
     def __init__(self, data_dir: DataDirectory, signed: SignedManifest) -> None:
-        """Open a data directory for the run; create it if it does not exist. StorageDamagedError: it is not readable.
+        """Open a data directory for the run; create it if it does not exist. StorageDamagedError: it cannot be read.
 
         OperatorError: it belongs to another run, is in use, cannot be written, or the disk is full.
         """
