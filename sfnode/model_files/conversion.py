@@ -47,7 +47,7 @@ def making_alone(name: str, on_progress: OnProgress) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
-        while not _is_locked_for_us(descriptor):
+        while not disk.has_locked(descriptor, path):
             on_progress(f"waiting for another process, which makes the same model, {name}", 0, 0)
             time.sleep(_LOOK_S)
         yield
@@ -55,14 +55,6 @@ def making_alone(name: str, on_progress: OnProgress) -> Iterator[None]:
         # A process that has the file open still gets the lock, and finds the model made.
         path.unlink(missing_ok=True)
         os.close(descriptor)
-
-
-def _is_locked_for_us(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _writable(home: Path) -> AbstractContextManager[None]:

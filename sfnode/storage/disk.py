@@ -1,6 +1,7 @@
 """Whole files, written so that a crash leaves the old content or the new one, never a part."""
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -167,6 +168,14 @@ def opened_file(path: Path, what: str) -> BufferedReader:
             return file
         file.close()
     raise OperatorError(f"{path} is no file, but a folder, a pipe or a device: name the file that holds {what}")
+
+
+def has_locked(descriptor: int, path: Path) -> bool:
+    """Lock an open file and return True; return False if another has locked it. OperatorError: it cannot be locked."""
+    with os_errors(f"lock {path}, as a folder on a disk of this machine would allow"), suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 @contextmanager
