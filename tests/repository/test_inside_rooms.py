@@ -13,7 +13,7 @@ AT_MOST: Final = {
     "lines": 41_760,  # see the commits: docstrings that repeated signatures; errors of the system in one boundary
     "exported_names": 453,  # merge_ledger: saving a run from Python merges as an import does
     "init_lines": 508,  # five of them for each face that imports late, so that commands start at once
-    "import_share": 7.98,  # fewer import lines than before, of fewer lines in all: below 8
+    "import_share": 7.98,  # four import lines more, for files split at what people look for, of 115 lines fewer
     "small_helpers_per_kloc": 0.3,
     "dataclasses_per_kloc": 5.94,  # as many as before, on fewer lines
     "dialect_lines_per_kloc": 1.5,
