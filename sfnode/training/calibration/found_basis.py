@@ -87,11 +87,7 @@ def calibrate(
     """Find a basis for cores of some of ``tensors``; None where there can be none.
 
     That is so for fewer than 32 examples, models whose writing layers are not known, and more label words or numbers
-    than a message can hold.
-
-    Args:
-        batch_rows: examples of a message.
-        bits: of a message's numbers, 2, 4 or 8.
+    than a message can hold. A message is of ``batch_rows`` examples, its numbers have 2, 4 or 8 ``bits``.
 
     OperatorError: the model gives numbers that are not finite.
     """
