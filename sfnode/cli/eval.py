@@ -13,11 +13,10 @@ from protocol.errors import OperatorError
 from protocol.state import Coefficients
 from sfnode.api.runs import open_run
 from sfnode.cli.options import at_step_option, device_options, is_json, json_option, local_model_option, node_option
-from sfnode.cli.remembered_options import read_settings
+from sfnode.cli.remembered_options import model_of, read_settings
 from sfnode.extras import check_can_train
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counting, printable
-from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, evaluations, example_files
 from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
@@ -98,7 +97,7 @@ def evaluate(
         own = example_files.training_file(manifest.task, rows)
     private_reward = None if is_rule else read_settings(data_dir).get("private-reward")
     config = TrainingConfig(
-        model=find_model(manifest, model, revision),
+        model=model_of(manifest, data_dir, model, revision),
         data=None,
         eval_data=held_out,
         devices=devices,
