@@ -204,9 +204,8 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
 
     task, data, rows, texts = options.task, options.data, options.rows, options.texts
     if texts.is_reward:
-        texts = replace(
-            texts, template=chat_prompt(loading.load_tokenizer(folder.path), texts.template, options.reward.is_chat)
-        )
+        tokenizer = loading.load_tokenizer(folder.path)
+        texts = replace(texts, template=chat_prompt(tokenizer, texts.template, options.reward.is_chat))
     if texts != texts.spelled:
         texts = texts.spelled
         what = f"--labels {','.join(texts.label_words)!r} after {texts.template[-20:]!r}"
