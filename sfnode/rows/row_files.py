@@ -84,11 +84,7 @@ def rows_of(path: Path, template: TaskTemplate, *, is_specified: bool = False) -
 
 def checked_texts(path: Path, template: TaskTemplate) -> int:
     """Return the number of rows of a file; OperatorError unless each has the fields that the templates need."""
-    count = 0
-    for where, row in rows_of(path, template):
-        template.texts(row, where)
-        count += 1
-    return count
+    return sum(1 for where, row in rows_of(path, template) if template.texts(row, where))
 
 
 def public_rows(path: Path, template: TaskTemplate) -> bytes | None:

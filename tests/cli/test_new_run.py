@@ -303,3 +303,12 @@ def test_init__no_rate_was_found__says_so_and_names_no_option_that_nobody_typed(
     else:
         assert_teaches(outcome, "no learning rate was found", "e-33", "--plain")
         assert "--learning-rate 6" not in outcome.stderr and not (tmp_path / "a.basis").exists()
+
+
+def test_init__more_label_words_than_a_basis_has_room_for__says_that_directions_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made a run that learns far less, and only the line `method` said how."""
+    monkeypatch.setattr("sfnode.training.calibration.found_basis.RANK_MAX", 0)
+    outcome = call("init", *DEMO, "--data", some_reviews(tmp_path, 32), "--out", tmp_path / "a.run")
+    assert outcome.code == 0 and "Warning: no basis can be made: more than 129 label words" in outcome.stderr
