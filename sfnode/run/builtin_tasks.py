@@ -12,7 +12,7 @@ from sfnode import demo
 from sfnode.rows import TaskTemplate
 
 _TOKENS, _ROWS = 128, 16  # placeholders: rows are filled in without regard to them
-_ENDS_IN_WORD = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
+_ENDS_IN_WORD = re.compile(r"[\w}.,:;?!) ]\Z")  # a word, field, punctuation or space; no line break, no quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

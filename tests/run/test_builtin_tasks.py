@@ -178,6 +178,7 @@ def test_init__task_of_ones_own__is_in_the_manifest(
         ("Is it? {a}", "no,yes", ("Is it? {a}", " no", " yes")),
         ("{a} Sentiment:", "no,yes", ("{a} Sentiment:", " no", " yes")),
         ("{a} It was", " no, yes", ()),
+        ("{a} (mood)", "no,yes", ("{a} (mood)", " no", " yes")),
         ("{a} Yes or No?\n", "No,Yes", ()),  # a line begins with the word
         (r"{a} Yes or No?\n", "No,Yes", ("{a} Yes or No?\n", "No", "Yes")),  # as typed in a shell
         (r"{a} Yes or No?\\n", "No,Yes", (r"{a} Yes or No?\n", " No", " Yes")),
