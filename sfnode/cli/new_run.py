@@ -93,8 +93,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         move_to("auto", described.model)
     with counting("making a basis from some of the data", "examples") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
-    if options.dense_batch_rows and found is None:
-        text = "no basis can be made: more than 129 label words, or a model whose last layers are not known"
+    if options.wants_basis and found is None:
+        text = f"no basis can be made for over {DIRECTIONS_MAX} rows a step, over 129 label words, or unknown layers"
         if (count := len(described.data.examples)) < (least := calibration.EXAMPLES_MIN):
             text = f"too few to make a basis from: {counted(count, 'example')}, where {least} are needed"
         click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)

@@ -119,10 +119,7 @@ def read_settings(data_dir: DataDirectory) -> dict[str, object]:
 
 
 def model_of(manifest: Manifest, data_dir: DataDirectory, model: str | None, revision: str | None) -> str:
-    """Return the model for what is done with a node's state: the typed one, or the copy that the node remembers.
-
-    Where that is gone, `find_model` says what it is. OperatorError.
-    """
+    """Return the typed model, else the copy that the node remembers, if it is there, else the run's. OperatorError."""
     held = None if model is not None else read_settings(data_dir).get(_MODEL)
     is_there = isinstance(held, str) and held.startswith(("/", "~")) and os.path.exists(disk.from_home(held))
     return find_model(manifest, str(held) if is_there else model, revision)
