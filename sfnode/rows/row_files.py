@@ -84,7 +84,8 @@ def rows_of(path: Path, template: TaskTemplate, *, is_specified: bool = False) -
 
 def checked_texts(path: Path, template: TaskTemplate) -> int:
     """Return the number of rows of a file; OperatorError unless each has the fields that the templates need."""
-    return sum(1 for where, row in rows_of(path, template) if template.texts(row, where))
+    texts = (template.texts(row, where) for where, row in rows_of(path, template))
+    return sum(1 for _ in texts)
 
 
 def public_rows(path: Path, template: TaskTemplate) -> bytes | None:

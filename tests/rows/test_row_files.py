@@ -81,14 +81,7 @@ def test_rows__signs__are_part_of_a_number(tmp_path: Path) -> None:
     assert [signed.texts(row, where).label for where, row in row_files.rows_of(path, signed)] == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("words", "label"),
-    [
-        ((" 1", " 2", " 3+"), "0"),
-        ((" 1", " 2", " 3+"), '"3"'),
-        ((" 2",), "1"),
-    ],
-)
+@pytest.mark.parametrize(("words", "label"), [((" 1", " 2", " 3+"), "0"), ((" 1", " 2", " 3+"), '"3"'), ((" 2",), "1")])
 def test_rows__number_that_is_no_word_where_words_are_numbers__is_refused(
     words: tuple[str, ...], label: str, tmp_path: Path
 ) -> None:
