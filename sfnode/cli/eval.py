@@ -130,9 +130,8 @@ def evaluate(
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
     """Return the data that the node remembers under ``key``, if they are still there. OperatorError."""
     data = read_settings(data_dir).get(key)
-    if isinstance(data, str) and (data.startswith(example_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
-        return data
-    return None
+    is_file = isinstance(data, str) and os.path.isfile(disk.from_home(data))
+    return str(data) if is_file or str(data).startswith(example_files.ELSEWHERE) else None
 
 
 def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:

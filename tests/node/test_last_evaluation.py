@@ -19,7 +19,7 @@ from tests.support.daemons import daemon_in_this_process
 from tests.support.fake_worker import FakeWorker, healthy, listening
 from tests.support.manifests import OWNER, small_manifest
 
-STEPS = 2
+STEPS, EVERY = 3, 2
 LOOKS_S = 2.5  # the node looks each second whether the run is over
 
 
@@ -46,11 +46,11 @@ async def test_node__leaves_with_the_run__has_measured_what_the_run_ends_with(tm
         daemon = daemon_in_this_process(
             sign_manifest(manifest, OWNER), tmp_path / "node", network=NetworkConfig(), worker=worker.path
         )
-        config = replace(daemon.config, eval_every_steps=1, is_exiting_when_finished=True)
+        config = replace(daemon.config, eval_every_steps=EVERY, is_exiting_when_finished=True)
         with trio.fail_after(30):
             await Daemon(config, Reporter(is_json=True, stream=said)).run()
     events = [json.loads(line) for line in said.getvalue().splitlines()]
     told = [(each["event"], each.get("step")) for each in events if each["event"] in ("evaluated", "finished")]
-    assert told == [("evaluated", 0), ("evaluated", 1), ("evaluated", 2), ("finished", None)]
+    assert told == [("evaluated", 0), ("evaluated", 2), ("evaluated", 3), ("finished", None)]
     kept = json.loads((tmp_path / "node" / "evaluations.json").read_text())
-    assert [each["step"] for each in kept] == [0, 1, 2]
+    assert [each["step"] for each in kept] == [0, 2, 3]
