@@ -55,8 +55,8 @@ def finish_run(
         option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
         raise OperatorError(
             f"{option}: needs --data with at least {calibration.EXAMPLES_MIN} examples, the loss as objective, layers "
-            "known to write to the residual stream, and no option on how directions are drawn. Leave it out to take "
-            "what there can be"
+            "known to write to the residual stream, at most 256 rows in a step and 129 label words, and no option on "
+            "how directions are drawn. Leave it out to take what there can be"
         )
     else:
         draft.draw()

@@ -72,7 +72,7 @@ class LocalRun:
         with self._stored.replayed(self.manifest) as replica:
             local_steps = self.manifest.method.local_steps  # of a round, which its first step names
             made = max(replica.ledger.authors().values(), default=-local_steps) + local_steps
-            if isinstance(at_step, int) and at_step > made:
+            if isinstance(at_step, int) and not 0 <= at_step <= made:
                 raise OperatorError(f"{self._stored.path} has updates of {made:,} steps, and not yet of {at_step:,}")
             coefficients = replica.coefficients() if last is None else replica.coefficients_at(last)
             return StoredState(coefficients=coefficients, steps=made if last is None else min(last, made))

@@ -7,9 +7,10 @@ import click
 
 from sfnode.api.runs import open_run
 from sfnode.cli import options
+from sfnode.cli.remembered_options import model_of
 from sfnode.extras import check_can_train
 from sfnode.reporter import printable
-from sfnode.run import find_model, found_model
+from sfnode.run import found_model
 from sfnode.storage import AtStep, DataDirectory, evaluations
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def ask(
 
     run = open_run(data_dir.path)
     coefficients, manifest = run.state(at_step).coefficients, run.manifest
-    folder = found_model(find_model(manifest, model, revision), manifest.model.revision).path
+    folder = found_model(model_of(manifest, data_dir, model, revision), manifest.model.revision).path
     found = ask_model(folder, run.bases(), coefficients, questions, loading.choose_dtype(dtype), tokens)
     words, lines = [word.strip() for word in manifest.task.label_words], list[str]()
     for each in found:

@@ -16,8 +16,8 @@ from protocol.schema import is_hex
 from sfnode.cli import options
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.option_values import FilePath, FolderPath
+from sfnode.cli.remembered_options import model_of
 from sfnode.extras import check_can_train
-from sfnode.run import find_model
 from sfnode.storage import DataDirectory, disk, example_files
 from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_measuring
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
@@ -68,7 +68,7 @@ def audit(
     with data_dir.reading() as stored:
         replica = stored.replica(signed.manifest)
         config = TrainingConfig(
-            model=find_model(signed.manifest, model, revision),
+            model=model_of(signed.manifest, data_dir, model, revision),
             data=example_files.training_file(signed.manifest.task, data),
             devices=devices,
             basis=data_dir.basis.find(signed.manifest),

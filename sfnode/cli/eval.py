@@ -12,11 +12,10 @@ from protocol.errors import OperatorError
 from protocol.state import Coefficients
 from sfnode.api.runs import open_run
 from sfnode.cli.options import at_step_option, device_options, is_json, json_option, local_model_option, node_option
-from sfnode.cli.remembered_options import read_settings
+from sfnode.cli.remembered_options import model_of, read_settings
 from sfnode.extras import check_can_train
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counting, printable
-from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, evaluations, example_files
 from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
@@ -97,7 +96,7 @@ def evaluate(
         own = example_files.training_file(manifest.task, rows)
     private_reward = None if is_rule else read_settings(data_dir).get("private-reward")
     config = TrainingConfig(
-        model=find_model(manifest, model, revision),
+        model=model_of(manifest, data_dir, model, revision),
         data=None,
         eval_data=held_out,
         devices=devices,
@@ -130,9 +129,8 @@ def evaluate(
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
     """Return the data that the node remembers under ``key``, if they are still there. OperatorError."""
     data = read_settings(data_dir).get(key)
-    if isinstance(data, str) and (data.startswith(example_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
-        return data
-    return None
+    is_file = isinstance(data, str) and os.path.isfile(disk.from_home(data))
+    return str(data) if is_file or str(data).startswith(example_files.ELSEWHERE) else None
 
 
 def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:

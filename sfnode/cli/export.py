@@ -8,8 +8,9 @@ from protocol.errors import OperatorError
 from sfnode.api.runs import open_run
 from sfnode.cli import options
 from sfnode.cli.option_values import FolderPath
+from sfnode.cli.remembered_options import model_of
 from sfnode.extras import check_can_train
-from sfnode.run import find_model, found_model
+from sfnode.run import found_model
 from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS
 
@@ -60,7 +61,7 @@ def export(
         click.echo(f"Warning: {said}", err=True)
     run = open_run(data_dir.path)
     coefficients, bases = run.state(at_step).coefficients, run.bases()
-    base = found_model(find_model(run.manifest, model, revision), run.manifest.model.revision).path
+    base = found_model(model_of(run.manifest, data_dir, model, revision), run.manifest.model.revision).path
     if is_adapter:
         export_adapter(bases, coefficients, base, out, force, is_gguf=form == "gguf")
     else:

@@ -74,10 +74,8 @@ def check_is_new(out: Path, owner_key: Path | None = None) -> None:
     written = [out, out.with_suffix(stored_basis.BASIS_ENDING), out.with_suffix(INVITATION_ENDING)]
     if owner_key is not None and owner_key.resolve() in [path.resolve() for path in written]:
         raise OperatorError(f"--owner-key {owner_key} is where another file of the run is written: choose another file")
-    if (invitation := written[-1]).exists():
-        raise OperatorError(f"{invitation} exists: choose another --out, or remove it")
-    if out.exists():
-        raise OperatorError(f"{out} exists: choose another --out, or remove it")
+    if there := [path for path in (written[-1], out) if path.exists()]:
+        raise OperatorError(f"{there[0]} exists: choose another --out, or remove it")
 
 
 def _answers(given: Given) -> list[str]:

@@ -109,12 +109,8 @@ def export(file: Path, data_dir: storage.DataDirectory, key: Path | None) -> Non
     with _progress("exporting") as report:
         summary = storage.export_log(data_dir, file, writer, report)
     size = file.stat().st_size
-    _say(
-        f"written  {file}, {size:,} bytes, {summary.records:,} records",
-        summary,
-        {"file": str(file), "bytes": size},
-        started,
-    )
+    text = f"written  {file}, {size:,} bytes, {summary.records:,} records"
+    _say(text, summary, {"file": str(file), "bytes": size}, started)
 
 
 @log.command("import")

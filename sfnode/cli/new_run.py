@@ -81,7 +81,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if task.kind is TaskKind.REWARD:
         _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
-    _warn_of_examples(task, described.data, calibration.EXAMPLES_MIN if options.dense_batch_rows else 0)
+    _warn_of_examples(task, described.data)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     if options.dense_batch_rows and os.path.lexists(basis_out):
@@ -90,6 +90,11 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         move_to("auto", described.model)
     with counting("making a basis from some of the data", "examples") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
+    if options.wants_basis and found is None:
+        text = f"no basis can be made for over {DIRECTIONS_MAX} rows a step, over 129 label words, or unknown layers"
+        if (count := len(described.data.examples)) < (least := calibration.EXAMPLES_MIN):
+            text = f"too few to make a basis from: {counted(count, 'example')}, where {least} are needed"
+        click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
     if options.settings is not None and options.data.data is not None:  # the settings may have texts of their own
         row_files.checked_texts(example_files.locate(options.data.data), TaskTemplate(made.signed.manifest.task))
     if found and found.drawn:
@@ -134,15 +139,12 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     return replace(options, data=replace(options.data, data=str(copy)))
 
 
-def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
-    """Warn where examples are fewer than ``least``, which a basis takes, lack a label, or have prompts that are cut.
+def _warn_of_examples(task: TaskSpec, data: "TaskData") -> None:
+    """Warn where examples lack a label, or have prompts that are cut.
 
     These lose their beginning: in a chat, that is where the user's words begin.
     """
     examples, room = data.examples, task.max_tokens - (data.judge.rule.tokens if data.judge else 0)
-    if data.judge is None and len(examples) < least:
-        text = f"too few to make a basis from: {counted(len(examples), 'example')}, where {least} are needed"
-        click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
     labels = {example.label for example in examples}
     missing = [repr(word) for number, word in enumerate(task.label_words) if number not in labels]
     if examples and missing:
@@ -201,9 +203,8 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
 
     task, data, rows, texts = options.task, options.data, options.rows, options.texts
     if texts.is_reward:
-        texts = replace(
-            texts, template=chat_prompt(loading.load_tokenizer(folder.path), texts.template, options.reward.is_chat)
-        )
+        tokenizer = loading.load_tokenizer(folder.path)
+        texts = replace(texts, template=chat_prompt(tokenizer, texts.template, options.reward.is_chat))
     if texts != texts.spelled:
         texts = texts.spelled
         what = f"--labels {','.join(texts.label_words)!r} after {texts.template[-20:]!r}"

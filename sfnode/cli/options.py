@@ -327,7 +327,7 @@ _revision_option = click.option(
     "--revision", help="Check that the run's model is of this commit or version.  [default: what the manifest says]"
 )
 local_model_option = together(
-    click.option("--model", help="Read the model from this folder or GGUF file, when the run's model is a local one."),
+    click.option("--model", help="Read the model from this folder or GGUF file.  [default: the node's, or the run's]"),
     _revision_option,
 )
 joiner_model_option = together(

@@ -3,7 +3,9 @@
 The command line overrides the file, and the file overrides the default."""
 
 import os
+import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,15 +14,16 @@ import click
 from click.core import ParameterSource
 
 from protocol.errors import OperatorError
+from protocol.run import Manifest
 from sfnode.cli.join_options import join_options
-from sfnode.run import FieldValue, JoinOptions, RunSource, node_toml, run_address, values_of, with_values
+from sfnode.run import FieldValue, JoinOptions, RunSource, find_model, node_toml, run_address, values_of, with_values
 from sfnode.storage import DataDirectory, disk, example_files, pasteable
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
 _BOOTSTRAP = "bootstrap"
 _FILES = frozenset({"data", "eval-data", "worker-socket", "owner-key"})
-_MODEL = "model"
+_MODEL, _COMMAND = "model", "private-reward"
 
 
 class Origin(StrEnum):
@@ -115,6 +118,13 @@ def read_settings(data_dir: DataDirectory) -> dict[str, object]:
     return {key: _from_file(key, value, path) for key, value in (node_toml.read_node_file(data_dir) or {}).items()}
 
 
+def model_of(manifest: Manifest, data_dir: DataDirectory, model: str | None, revision: str | None) -> str:
+    """Return the typed model, else the copy that the node remembers, if it is there, else the run's. OperatorError."""
+    held = None if model is not None else read_settings(data_dir).get(_MODEL)
+    is_there = isinstance(held, str) and held.startswith(("/", "~")) and os.path.exists(disk.from_home(held))
+    return find_model(manifest, str(held) if is_there else model, revision)
+
+
 def other_fields(data_dir: DataDirectory, key: str) -> dict[str, FieldValue]:
     """Return the content of `node.toml` without the field ``key``, which may be wrong. Raises OperatorError."""
     path, fields = data_dir.node_file, node_toml.read_node_file(data_dir) or {}
@@ -175,10 +185,21 @@ def as_kept(key: str, value: object) -> FieldValue | None:
             return value
         case tuple():
             return [str(each) for each in value]
-    text = str(value)
+    text = _from_anywhere(str(value)) if key == _COMMAND else str(value)
     # `exists` returns False where the name is too long.
     is_path = os.path.exists(disk.from_home(text)) if key == _MODEL else _is_file(key, text)
     return str(disk.from_home(text).absolute()) if is_path else text
+
+
+def _from_anywhere(command: str) -> str:
+    """Return a command with whole paths for files that it names from this folder: a start may come from another one."""
+    with suppress(ValueError):  # its quotes do not match
+        whole = [
+            os.path.abspath(word) if (os.sep in word or (number and "." in word)) and os.path.isfile(word) else word
+            for number, word in enumerate(shlex.split(command))
+        ]
+        return command if whole == shlex.split(command) else shlex.join(whole)
+    return command
 
 
 def _is_file(key: str, text: str) -> bool:

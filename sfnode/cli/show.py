@@ -46,9 +46,7 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None) -> N
     Example: sfnode run show my-run
     """
     if path is not None and data_dir is not None:
-        raise OperatorError(
-            "say what to show, once, as NODE, FILE or --data-dir: a node of `sfnode list`, or a run file"
-        )
+        raise OperatorError("say what to show, once, by NODE, FILE, --data-dir: a node of `sfnode list`, or a run file")
     if isinstance(path, Path):
         facts = facts_of(decode_run_file(path).manifest)
         fields = {"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}

@@ -84,12 +84,13 @@ class Executor:
                     assert_never(effect)
 
     def _evaluate_if_due(self, step: int) -> None:
-        """Request an evaluation each time that the node's step passes a multiple of eval_every_steps.
+        """Request an evaluation each time that the node's step passes a multiple of eval_every_steps, and at the end.
 
         Not while the node is not admitted, because it has no worker then: the first one is due once it is.
         """
-        every = self._config.eval_every_steps
-        if every and step // every > self._last_evaluation and self._node.own_steps.is_admitted_for(step):
-            self._last_evaluation = step // every
+        every, steps = self._config.eval_every_steps, self._config.signed.manifest.steps
+        turn = (step if step < steps else steps + every - 1) // max(every, 1)
+        if every and turn > self._last_evaluation and self._node.own_steps.is_admitted_for(step):
+            self._last_evaluation = turn
             if self._jobs.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
                 self._jobs.send_nowait(Evaluate(step=step))

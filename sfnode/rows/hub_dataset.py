@@ -39,7 +39,8 @@ def fetched(reference: str) -> Path:
     try:
         rows = library.load_dataset(form["name"], form["part"], split=form["split"] or "train")
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    except (OSError, ValueError, TypeError, library.exceptions.DatasetsError) as error:  # TypeError: pictures in JSON
+    # TypeError: pictures in JSON; RuntimeError: a data set that a program of its author makes
+    except (OSError, ValueError, TypeError, RuntimeError, library.exceptions.DatasetsError) as error:
         raise OperatorError(f"data {reference!r}: cannot be had from the hub: {first_line(error)}") from None
     part = path.with_name(f"{path.name}.{os.getpid()}")
     try:

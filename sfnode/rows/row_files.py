@@ -84,11 +84,8 @@ def rows_of(path: Path, template: TaskTemplate, *, is_specified: bool = False) -
 
 def checked_texts(path: Path, template: TaskTemplate) -> int:
     """Return the number of rows of a file; OperatorError unless each has the fields that the templates need."""
-    count = 0
-    for where, row in rows_of(path, template):
-        template.texts(row, where)
-        count += 1
-    return count
+    texts = (template.texts(row, where) for where, row in rows_of(path, template))
+    return sum(1 for _ in texts)
 
 
 def public_rows(path: Path, template: TaskTemplate) -> bytes | None:

@@ -18,6 +18,7 @@ CHOICES_MIN = 2
 ROW_CHARACTERS_MAX = 1 << 20  # of a row's texts: a tokenizer takes some 800 bytes of memory for a rare character
 WORD_FIELD = "label as text"  # in rows that `init` makes, where a number alone could be a word; no name in a template
 _WHOLE = re.compile(r"([+-]?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
+_BROKEN = re.compile(r"[+-]?[0-9]*\.[0-9]*[1-9][0-9]*")
 
 Row = Mapping[str, object]
 
@@ -41,7 +42,7 @@ class TaskTemplate:
     Attributes:
         words: the label words without their spaces.
         counts_from_0: a number in people's data counts the label words from 0, as in SPEC 5.5. Else some words are
-            numbers in another order ("1" to "5"), and a number means the word that is written so.
+            numbers in another order ("1" to "5", "0.5" to "2.5"), and a number means the word that is written so.
     """
 
     def __init__(self, task: TaskSpec) -> None:
@@ -52,6 +53,7 @@ class TaskTemplate:
         wholes = ((place, _WHOLE.fullmatch(word)) for place, word in enumerate(self.words))
         self._numerals = {int(whole[1]): place for place, whole in wholes if whole}
         self.counts_from_0 = all(number == place for number, place in self._numerals.items())
+        self.counts_from_0 &= not any(map(_BROKEN.fullmatch, self.words))
         prompt = field_names(task.template, "template")
         following = () if self.rule is not None else field_names(task.completion, "completion")
         self._fields = tuple(dict.fromkeys(name for name in (*prompt, *following) if name != CHOICE_NAME))
@@ -123,7 +125,7 @@ class TaskTemplate:
             elif whole := _WHOLE.fullmatch(text):
                 counted = int(whole[1]) if self.counts_from_0 else text
                 found[LABEL_FIELD] = self._numerals.get(int(whole[1]), counted)
-            elif is_choice and text in tuple(string.ascii_lowercase):
+            elif is_choice and text in tuple(string.ascii_lowercase[: len(words)]):
                 found[LABEL_FIELD] = ord(text) - ord("a")
         return found
 
@@ -145,7 +147,7 @@ class TaskTemplate:
                 found = self._value(row, CHOICES_FIELD, where)
                 texts = found if isinstance(found, list) else []
                 if len(texts) < CHOICES_MIN or not all(isinstance(text, str) for text in texts):
-                    wanted = "a list of two or more texts"
+                    wanted = 'a list of two or more texts, in JSON as ["yes", "no"]'
                     raise OperatorError(f"{where}: field {CHOICES_FIELD!r} is {_shown(found)}, not {wanted}")
                 choices = [_unicode(text, CHOICES_FIELD, where) for text in texts]
                 label = self._label(row, choices, where)

@@ -12,7 +12,7 @@ from sfnode import demo
 from sfnode.rows import TaskTemplate
 
 _TOKENS, _ROWS = 128, 16  # placeholders: rows are filled in without regard to them
-_ENDS_IN_WORD = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
+_ENDS_IN_WORD = re.compile(r"[\w}.,:;?!) ]\Z")  # a word, field, punctuation or space; no line break, no quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,12 @@ class TaskTexts:
     def spelled(self) -> "TaskTexts":
         """Return the texts with the space that comes before a label word where the prompt ends in one, or in a colon.
 
-        Tokenizers have words with the space before them; "It was" and "no" would make "It wasno".
+        Tokenizers have words with the space before them; "It was" and "no" would make "It wasno". Words of scripts
+        without capitals get it where another word has it: Chinese and Thai have no spaces.
         """
-        bare = [word for word in self.label_words if word[:1].isascii() and word[:1].isalnum()]
+        is_spaced = any(word.startswith(" ") for word in self.label_words)
+        known = [word for word in self.label_words if is_spaced or word[0].isdigit() or word[0] != word[0].swapcase()]
+        bare = [word for word in known if word[0].isalnum()]
         if not bare or not _ENDS_IN_WORD.search(self.template):
             return self
         words = tuple(f" {word}" if word in bare else word for word in self.label_words)

@@ -61,7 +61,7 @@ class TrainingOptions:
         "that come with an embedded task]",
     )
     eval_every: int = given(
-        0, "Measure the accuracy each time so many steps are done.  [default: never measure]", bounds=(0, None)
+        0, "Measure the accuracy each time so many steps are done, and at the end.  [default: never]", bounds=(0, None)
     )
     threads: int | None = given(None, "Let the training use this many processor threads.  [default: all cores but one]")
     worker_socket: Path | None = None

@@ -33,7 +33,8 @@ def purpose_of(task: TaskSpec) -> str:
         case TaskKind.COMPLETION:
             return f"to write {_line(task.completion)}{after}"
         case TaskKind.REWARD:
-            return f"to answer{to}. An answer gets {rule_in_words(reward.parse_reward(task.completion))}"
+            gets = rule_in_words(reward.parse_reward(task.completion)).removeprefix("the answer gets ")
+            return f"to answer{to}. An answer gets {gets}"
 
 
 def _line(template: str) -> str:

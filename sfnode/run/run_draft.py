@@ -100,12 +100,15 @@ class RunOptions:
     @property
     def dense_batch_rows(self) -> int:
         """Return the rows of a dense message; 0 where the run draws directions, or has no data to make a basis from."""
-        method = self.method
+        return self.rows if self.wants_basis and self.rows <= DIRECTIONS_MAX else 0
+
+    @property
+    def wants_basis(self) -> bool:
+        """Return whether no option is for runs that draw directions, and there are data to make a basis from."""
         chosen = replace(self.drawn_method, learning_rate=None, schedule=MethodOptions().schedule, bits=None)
         is_free = chosen == MethodOptions() and self.settings is None and not self.is_plain
-        is_possible = self.task.objective is Objective.LOSS and self.rows <= DIRECTIONS_MAX
-        has_data = self.data.named(self.task) is not None
-        return self.rows if is_free and is_possible and has_data and method.core in (None, CoreKind.DENSE) else 0
+        has_data = self.data.named(self.task) is not None and self.task.objective is Objective.LOSS
+        return is_free and has_data and self.method.core in (None, CoreKind.DENSE)
 
     @property
     def drawn_method(self) -> MethodOptions:
@@ -166,12 +169,13 @@ class RunDraft:
         """Return the manifest as it is now. OperatorError names the field at fault.
 
         ``is_complete``: False: a basis may still come, without which rewards make no run. What else is wrong with them
-        shows as a completion's.
+        shows as a completion's. Nor need the rows be a multiple of the directions then.
         """
-        task = self.task
+        task, options, method = self.task, self.options, self._method
         if not is_complete and task.kind is TaskKind.REWARD:
             task = replace(task, kind=TaskKind.COMPLETION)
-        options = self.options
+        if not is_complete and options.dense_batch_rows:
+            method = replace(method, directions=1)
         usual = _STEPS if options.reward.rule_text is None else options.reward.usual_steps
         manifest = Manifest(
             format=FORMAT,
@@ -180,7 +184,7 @@ class RunDraft:
             model=self._model,
             tensors=self.tensors,
             task=task,
-            method=self._method,
+            method=method,
             schedule=self._schedule,
             steps=usual if options.steps is None else options.steps,
             staleness=options.staleness,

@@ -152,7 +152,7 @@ class EvaluationsFile:
         if best is None:
             raise OperatorError(
                 f"{self._path.parent}: no best step is known, because this node measured nothing on held-out data. "
-                "Give the number of a step; or start nodes with --eval-data"
+                "Give the number of a step; or start nodes with --eval-data and --eval-every"
             )
         return best.step
 

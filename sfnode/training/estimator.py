@@ -201,8 +201,7 @@ class Estimator:
         is_completion = self.manifest.task.kind is TaskKind.COMPLETION
         predicted = torch.cat(predictions)
         by_length = sorted(range(len(examples)), key=lambda number: examples[number].width)  # the order of `chunks_of`
-        places = {number: place for place, number in enumerate(by_length)}
-        first = [int(predicted[places[number]]) for number in range(min(_PREDICTIONS_KEPT, len(examples)))]
+        first = [int(predicted[by_length.index(number)]) for number in range(min(_PREDICTIONS_KEPT, len(examples)))]
         return Evaluated(
             accuracy=right / len(examples),
             f1=None if is_completion else float(scoring.macro_f1(predicted[None], torch.cat(labels)[None])),

@@ -83,10 +83,16 @@ class Trainer:
         self._old_rest_until_s = 0.0  # until then the worker keeps its old epochs
         self._has_fitted = False  # whether a session has been opened before
         self.estimating: int | None = None  # the step in work, until the node has heard of its end
+        self._served: trio.MemoryReceiveChannel[Job] | None = None  # by the worker that is there
 
     def statistics(self) -> TrainingStatistics:
         """Return what the worker has done so far."""
         return self._statistics if self._budget is None else replace(self._statistics, privacy=self._budget.statistics)
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a worker is measuring, or is about to."""
+        return self._served is not None and not self._served.statistics().tasks_waiting_receive
 
     @property
     def spent(self) -> str:
@@ -122,6 +128,7 @@ class Trainer:
         try:
             await self._open(session)
             await inbox.send(WorkerReady())
+            self._served = jobs
             async for job in jobs:
                 # The trainer owns the job from here on: if anything fails, the node hears that its step is lost.
                 self.estimating = job.step if isinstance(job, StartEstimate) else None
@@ -131,6 +138,7 @@ class Trainer:
                     await inbox.send(await self._estimate(session, job))
                 self.estimating = None  # not earlier: a cancellation while the event waits would lose it
         finally:
+            self._served = None
             with trio.CancelScope(shield=True):
                 await session.aclose()
 

@@ -73,6 +73,15 @@ def test_simulation__replayed_from_its_records__has_the_bits_of_the_live_nodes(m
     assert len(learner.states) > 6  # nodes measured on what they held, step after step
 
 
+def test_saved_run__step_that_is_none__is_refused(tmp_path: Path) -> None:
+    run = run_of()
+    saved = save_run(run, simulated(run)[0].replica, tmp_path / "saved")
+    assert saved.state(0).steps == 0
+    for step in (-1, 99):
+        with pytest.raises(OperatorError, match=f"has updates of 12 steps, and not yet of {step}$"):
+            saved.state(step)
+
+
 def test_simulation__same_seed_again__is_the_same_to_the_bit() -> None:
     first, again, other = (simulated(run_of(), seed=seed)[0].state_digest for seed in (1, 1, 2))
     assert first == again != other

@@ -279,7 +279,9 @@ def test_log_show__newest_records__come_in_the_order_of_their_steps(directory: P
     early = call("log", "show", directory, "--at-step", 3, "--json").stdout.splitlines()
     assert [json.loads(line)["step"] for line in early] == [0, 0, 1, 1, 2, 2]
     assert_teaches(call("log", "show", directory, "--at-step", "last"), "'last'", "neither the number of a step nor")
-    assert_teaches(call("log", "show", directory, "--at-step", "best"), "no best step is known", "--eval-data")
+    assert_teaches(
+        call("log", "show", directory, "--at-step", "best"), "no best step is known", "--eval-data and --eval-every"
+    )
     assert_teaches(call("log", "show", directory, "--limit", -1), "--limit", "x>=0")
 
 

@@ -303,3 +303,22 @@ def test_init__no_rate_was_found__says_so_and_names_no_option_that_nobody_typed(
     else:
         assert_teaches(outcome, "no learning rate was found", "e-33", "--plain")
         assert "--learning-rate 6" not in outcome.stderr and not (tmp_path / "a.basis").exists()
+
+
+@pytest.mark.parametrize(("rows", "labels_max"), [(16, 0), (264, 128)])
+def test_init__more_rows_or_label_words_than_a_basis_has_room_for__says_that_directions_are_drawn(
+    rows: int, labels_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made a run that learns far less, and only the line `method` said how."""
+    monkeypatch.setattr("sfnode.training.calibration.found_basis.RANK_MAX", labels_max)
+    data, out = some_reviews(tmp_path, 32), tmp_path / "a.run"
+    outcome = call("init", *DEMO, "--data", data, "--batch-rows", rows, "--out", out)
+    assert outcome.code == 0, outcome
+    assert "Warning: no basis can be made for over 256 rows a step, over 129 label words" in outcome.stderr
+
+
+def test_init__rows_that_are_no_multiple_of_the_directions_of_other_runs__make_a_dense_core(tmp_path: Path) -> None:
+    """It asked for a multiple of --directions, which no dense core has."""
+    out = tmp_path / "a.run"
+    outcome = call("init", *DEMO, "--data", some_reviews(tmp_path, 32), "--batch-rows", 12, "--out", out)
+    assert outcome.code == 0 and decode_run_file(out).manifest.method.directions == 12, outcome

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
+from protocol.run import no_model
 from protocol.run.manifest import sign_manifest
-from sfnode.cli.remembered_options import SETTINGS, Origin, read_settings, recall
+from sfnode.cli.remembered_options import SETTINGS, Origin, model_of, read_settings, recall
 from sfnode.network.policy.addresses import parse_bootstrap, parse_listen
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
 from sfnode.run.node_toml import FieldValue, read_node_file, write_node_file
@@ -265,3 +267,36 @@ def test_start__nothing_remembered__says_how_to_begin(directory: Path, tmp_path:
 def test_start__file_without_a_run__says_so(tmp_path: Path) -> None:
     written(tmp_path, "relay = true\n")
     assert_teaches(call("start", "--data-dir", tmp_path), str(tmp_path), MANIFEST_FILE)
+
+
+def test_recall__command_that_names_a_file_here__is_remembered_so_that_it_runs_from_anywhere(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sfnode start` and `eval` from another folder did not find the program."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("check.py", "words"):
+        (tmp_path / name).touch()
+    for typed, kept in (
+        ("python3 -u check.py --of words", f"python3 -u {tmp_path}/check.py --of words"),
+        ("./check.py 'a b'", f"{tmp_path}/check.py 'a b'"),
+        ("check.py  no.py", "check.py  no.py"),
+        ("sh -c 'exit", "sh -c 'exit"),
+    ):
+        options = JoinOptions(source=RunSource(), training=TrainingOptions(private_reward=typed))
+        recalled = recall(options, frozenset({"private-reward"}), DataDirectory(directory))
+        assert recalled.fields["private-reward"] == kept
+
+
+def test_model_of__copy_that_the_node_remembers__is_read_unless_another_is_typed_or_it_is_gone(
+    directory: Path, tmp_path: Path
+) -> None:
+    """`eval`, `ask` and `export` asked for --model each time, where the run's model is a folder."""
+    manifest, store = replace(SIGNED.manifest, model=no_model("local:mine")), DataDirectory(directory)
+    (copy := tmp_path / "mine.gguf").touch()
+    written(directory, f'model = "{copy}"\n')
+    assert model_of(manifest, store, None, None) == str(copy)
+    (other := tmp_path / "other.gguf").touch()
+    assert model_of(manifest, store, str(other), None) == str(other)
+    copy.unlink()
+    with pytest.raises(OperatorError, match="--model is missing: the run's model is a local folder, mine"):
+        model_of(manifest, store, None, None)

@@ -27,7 +27,7 @@ def test_executor__node_is_not_admitted_yet__its_first_evaluation_waits_for_that
     """A fault once: an evaluation was asked for while no worker ran and was lost, and with it the model alone."""
     admitted = False
     clock, own_steps = SimpleNamespace(next_step=0), SimpleNamespace(is_admitted_for=lambda _step: admitted)
-    config: Any = SimpleNamespace(eval_every_steps=10)
+    config: Any = SimpleNamespace(eval_every_steps=10, signed=SimpleNamespace(manifest=small_manifest()))
     node: Any = SimpleNamespace(clock=clock, own_steps=own_steps)
     nothing: Any = SimpleNamespace(add=lambda _records, *, is_durable: None)
     executor = Executor(config, nothing, node, nothing, nothing, nothing)
@@ -48,7 +48,7 @@ def test_executor__node_makes_the_first_step_of_a_run__evaluates_the_model_alone
     clock, own_steps = SimpleNamespace(next_step=0), SimpleNamespace(is_admitted_for=lambda _step: True)
     node: Any = SimpleNamespace(clock=clock, own_steps=own_steps)
     nothing: Any = SimpleNamespace(add=lambda _records, *, is_durable: None)
-    config: Any = SimpleNamespace(eval_every_steps=10)
+    config: Any = SimpleNamespace(eval_every_steps=10, signed=SimpleNamespace(manifest=small_manifest()))
     executor = Executor(config, nothing, node, nothing, nothing, nothing)
     first = StartEstimate(step=0, seed=1, directions=1)
     executor.carry_out([first])

@@ -28,6 +28,8 @@ class FakeLibrary(SimpleNamespace):
         self.asked.append((name, part, split))
         if name == "torn/set":
             raise DatasetsError("An error occurred while generating the dataset")
+        if name == "old/script":
+            raise RuntimeError("Dataset scripts are no longer supported, but found script.py")
         if name != "nyu-mll/glue":
             raise FileNotFoundError(f"Dataset {name!r} doesn't exist on the Hub\nor cannot be accessed")
         return [{"sentence": "a fílm", "label": 1}, {"sentence": "b", "label": 0}]
@@ -73,6 +75,7 @@ def test_hub_dataset__folder_cannot_be_written__is_said_and_nothing_stays(librar
     [
         ("hub:nobody/nothing", "cannot be had from the hub: Dataset 'nobody/nothing' doesn't exist on the Hub$"),
         ("hub:torn/set", "cannot be had from the hub: An error occurred while generating the dataset$"),
+        ("hub:old/script", "cannot be had from the hub: Dataset scripts are no longer supported, but found script.py$"),
         ("hub:../../etc/passwd", "write hub:OWNER/NAME, with :CONFIGURATION and @SPLIT"),
         ("hub:", "write hub:OWNER/NAME"),
     ],

@@ -91,6 +91,16 @@ def test_rows__number_that_is_no_word_where_words_are_numbers__is_refused(
         row_files.public_rows(path, template)
 
 
+def test_rows__label_words_with_fractions__are_not_counted(tmp_path: Path) -> None:
+    """A row of one star trained "1.5"."""
+    stars = TaskTexts(template="{sentence} Stars:", label_words=(" 0.5", " 1.5")).row_template
+    (path := tmp_path / "rows.jsonl").write_text('{"sentence": "a", "label": 1.5}\n{"sentence": "a", "label": 1}\n')
+    (_, first), (_, second) = row_files.rows_of(path, stars)
+    assert stars.texts(first, "here").label == 1
+    with pytest.raises(OperatorError, match="label '1' is not one of the words"):
+        stars.texts(second, "here")
+
+
 def test_rows__whole_number_in_a_texts_place__is_its_digits_as_in_a_table(tmp_path: Path) -> None:
     (path := tmp_path / "rows.jsonl").write_text('{"sentence": 7, "label": 1}\n')
     assert row_files.public_rows(path, TEMPLATE) == b'{"sentence": "7", "label": 1}\n'
@@ -141,7 +151,7 @@ def test_rows__letter_for_a_choice__is_its_number(tmp_path: Path) -> None:
     template = TaskTexts(template="{q}", completion=" {choice}").row_template
     assert [template.texts(row, where).label for where, row in row_files.rows_of(path, template)] == [1]
     path.write_text('{"q": "a", "choices": ["dry", "wet"], "label": "C"}\n')
-    with pytest.raises(OperatorError, match="label 2 is not a number of 0"):
+    with pytest.raises(OperatorError, match="label 'C' is not a number of 0"):
         row_files.checked_texts(path, template)
 
 

@@ -178,11 +178,19 @@ def test_init__task_of_ones_own__is_in_the_manifest(
         ("Is it? {a}", "no,yes", ("Is it? {a}", " no", " yes")),
         ("{a} Sentiment:", "no,yes", ("{a} Sentiment:", " no", " yes")),
         ("{a} It was", " no, yes", ()),
+        ("{a} (mood)", "no,yes", ("{a} (mood)", " no", " yes")),
         ("{a} Yes or No?\n", "No,Yes", ()),  # a line begins with the word
         (r"{a} Yes or No?\n", "No,Yes", ("{a} Yes or No?\n", "No", "Yes")),  # as typed in a shell
         (r"{a} Yes or No?\\n", "No,Yes", (r"{a} Yes or No?\n", " No", " Yes")),
         ('{a} is "', "no,yes", ()),
         ("{a} It was", "\u597d,\u574f", ()),  # written without spaces
+        ("{a} It was", "\u597d, \u574f", ("{a} It was", " \u597d", " \u574f")),
+        (
+            "{a} \u0422\u0435\u043c\u0430:",
+            "\u0434\u0430, \u043d\u0435\u0442",
+            ("{a} \u0422\u0435\u043c\u0430:", " \u0434\u0430", " \u043d\u0435\u0442"),
+        ),
+        ("{a} Niveau :", "\u00e9lev\u00e9,bas", ("{a} Niveau :", " \u00e9lev\u00e9", " bas")),
     ],
 )
 def test_init__label_words_that_run_into_the_prompt__get_their_space(

@@ -36,6 +36,9 @@ def test_purpose__texts__are_told_by_their_fields(kind: TaskKind, template: str,
 
 def test_purpose__rewards__tell_the_rule() -> None:
     assert " An answer gets 1 if the answer " in purpose_of(rewarded(TASK))
+    check = {"sum": [[3, {"contains": "a"}], [1, {"words": [1, 2]}]]}
+    parts = rewarded(TASK, {"check": check, "samples": 2, "tokens": 4})
+    assert " An answer gets 0.75 if it contains 'a' + 0.25 if it has 1 to 2 words; " in purpose_of(parts)
 
 
 def test_purpose__very_long_line__is_cut_between_words() -> None:

@@ -136,9 +136,10 @@ def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: Train
 def test_evaluate_export__script_of_the_guide__counts_what_sfnode_counts(
     run: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault once: the script took the first token of a label word that stands alone."""
+    """Faults once: the script took the first token of a label word that stands alone; labels in words were wrong."""
     out, rows = tmp_path / "out", tmp_path / "rows.jsonl"
-    rows.write_text("\n".join(demo.data_file(split="eval").read_text().splitlines()[:40]))
+    lines = demo.data_file(split="eval").read_text().splitlines()[:40]
+    rows.write_text("\n".join([*lines[:20], *(line.replace('"label": 0', '"label": "no"') for line in lines[20:])]))
     export_model(Bases(run.manifest), run.coefficients, run.base, out)
     data = read_task(load_tokenizer(out), run.manifest.task, None, rows)
     batch = batch_of(data, data.evaluation_examples, 1, torch.device("cpu"))

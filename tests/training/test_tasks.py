@@ -74,7 +74,7 @@ def test_read_task__rows_that_take_long__are_counted_while_they_are_read(
         (CHOICE, {"sentence": "a", "label": 0}, "field 'choices' is missing; .* 'sentence', 'choices', 'label'"),
         (CHOICE, {"sentence": "a", "choices": ["b"], "label": 0}, r"\['b'\], not a list of two or more texts"),
         (CHOICE, {"sentence": "a", "choices": ["b", 1], "label": 0}, "not a list of two or more texts"),
-        (CHOICE, {"sentence": "a", "choices": "bad", "label": 0}, "'bad', not a list of two or more texts"),
+        (CHOICE, {"sentence": "a", "choices": "bad", "label": 0}, "'bad', not a list of two or more texts, in JSON as"),
         (CHOICE, {"sentence": "a", "choices": ["bad", "good"], "label": 2}, r"label 2 is not a number of 0 \.\.\. 1"),
         (CHOICE, {"sentence": "a", "choices": ["bad", ""], "label": 0}, "no token to predict"),
         (CHOICE, {"sentence": "a", "choices": ["bad", "it " * 64], "label": 0}, "64 tokens, .* larger --max-tokens"),

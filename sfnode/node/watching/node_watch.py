@@ -168,6 +168,8 @@ class NodeWatch:
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
         """End the node with the run. UnsettledError: the wait for other nodes was given up."""
+        if self._life.trainer is not None and self._life.trainer.is_busy:
+            return  # measuring the model that the run ends with
         digest = status.node.state_digest
         text = f"state digest {digest}, {StatusWords(status).end}"
         if status.end.is_over:

@@ -25,10 +25,8 @@ def bench_step(
         epoch folded.
     """
     where = choose_device(device)
-    model, data = (
-        synthetic_models.random_model(shape, where, loading.choose_dtype(dtype)),
-        synthetic_models.random_data(*size),
-    )
+    model = synthetic_models.random_model(shape, where, loading.choose_dtype(dtype))
+    data = synthetic_models.random_data(*size)
     plain, rows = synthetic_models.shared_copy(model), row_batch(data.examples, 0, where)
     bases = synthetic_models.bench_bases(trainable_tensors(model), basis, size=size)
     sides = bases.manifest.method.sides
