@@ -138,6 +138,12 @@ STREAMS = (
         _OF_PATCHES + "test_stream_guard__peer_opens_40_streams__all_but_16_are_refused",
     ),
     _mutant(
+        "half-closed-streams-stay",
+        "a peer that never ends its streams leaves one more here each second",
+        Edit(_GUARD, "StreamGuard.handle", "is_done = await _has_ended(stream.muxed_stream)", "is_done = True"),
+        _OF_DOORS + "test_streams__peer_never_ends_them__are_reset_after_a_while",
+    ),
+    _mutant(
         "identify-without-end",
         "a peer is told who we are as often as it asks",
         Edit(_PATCHES, "identify_once", "muxed.is_identified = True", "pass"),

@@ -19,6 +19,7 @@ from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins, parse_prox
 from sfnode.network.transport.host import DialError
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.ping import PROTOCOL as PING
+from sfnode.network.transport.reachability import PROTOCOL as REACH
 from sfnode.network.transport.stream_guard import Doorkeeper, NotAdmittedError
 from tests.support.network_nodes import HELLO, address_of, connections, dial, network, running_host, start, until
 
@@ -95,6 +96,22 @@ async def test_streams__opened_one_after_the_other__wait_beyond_the_burst(monkey
             assert opened is not None
             await opened.reset()
         assert trio.current_time() - started_s >= 0.25
+
+
+async def test_streams__peer_never_ends_them__are_reset_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Yamux keeps a stream until both sides have ended it, and looks at all of a connection with every frame."""
+    monkeypatch.setattr(bounds, "STREAM_END_S", 0.1)
+    async with running_host(1) as victim, running_host(2, is_listening=False) as attacker:
+        link = await attacker.dial(address_of(victim))
+        for _ in range(5):
+            opened = await attacker.open_beside(link, TProtocol(REACH))
+            assert opened is not None
+            await opened.send_all(bytes(2))
+            assert len(await opened.receive_exactly(27)) == 27
+        await until(lambda: len(connections(victim)[0].streams) == 1)  # that of the session
+        with pytest.raises(LinkBrokenError):
+            await opened.receive_some(1)
+        assert victim.guard.failures == 0
 
 
 async def test_identify__asked_twice_on_a_connection__is_answered_once() -> None:
