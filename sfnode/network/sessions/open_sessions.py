@@ -56,13 +56,17 @@ class OpenSessions:
             return False
         return session.send(message)
 
-    def handled(self, peer: PeerId, *, news: int, owed_bytes: float) -> None:
-        """Credit the peer of a handled message with ``news`` new records, and charge it ``owed_bytes``."""
+    def handled(self, peer: PeerId, *, is_question: bool, news: int, owed_bytes: float) -> None:
+        """Credit the peer of a handled message with ``news`` new records, and charge it ``owed_bytes``.
+
+        After a question, read the peer's next one.
+        """
         session = self._sessions.get(peer)
         if session is not None:
             session.news += news
             session.owe(owed_bytes)
-            session.handled.set()
+            if is_question:  # what came before the question may be handled only now
+                session.handled.set()
 
     def make_place(self, peer: PeerId, host: str, inbound_max: int) -> bool:
         """Return whether a peer at IP address ``host`` gets an inbound place; another session may be ended for it."""
