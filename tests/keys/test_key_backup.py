@@ -179,6 +179,17 @@ def test_id_backup__no_terminal_and_no_file__asks_for_the_file(directory: Path, 
     assert_teaches(call("id", "backup", tmp_path / "b", "--data-dir", directory), "--passphrase-file")
 
 
+def test_id_backup__keys_of_a_terminal_with_another_encoding__are_refused(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def typed(_prompt: str) -> str:
+        return b"\xe9".decode("utf-8")
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.termui.hidden_prompt_func", typed)
+    assert_teaches(call("id", "backup", tmp_path / "b", "--data-dir", directory), "encoding", "--passphrase-file")
+
+
 def test_id_backup__passphrase_that_others_can_read__is_refused(
     directory: Path, tmp_path: Path, passphrase_file: Path
 ) -> None:
