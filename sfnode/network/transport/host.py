@@ -255,7 +255,10 @@ def _build_host(identity_seed: bytes, connections_max: int) -> Any:
 
 async def check_can_listen(listen: tuple[Address, ...]) -> None:
     """Raise OperatorError with the system's reason if an address cannot be listened on; the library hides it."""
+    everywhere = {(address.kind, address.port) for address in listen if address.is_wildcard and address.port}
     for address in listen:
+        if not address.is_wildcard and (address.kind, address.port) in everywhere:
+            raise OperatorError(f"cannot listen on {address.transport} and on every interface, which has it: give one")
         family = socket.AF_INET if address.kind == "ip4" else socket.AF_INET6
         try:
             with trio.socket.socket(family, socket.SOCK_STREAM) as probe:
