@@ -109,6 +109,7 @@ async def test_streams__peer_never_ends_them__are_reset_after_a_while(monkeypatc
             await opened.send_all(bytes(2))
             assert len(await opened.receive_exactly(27)) == 27
         await until(lambda: len(connections(victim)[0].streams) == 1)  # that of the session
+        assert opened is not None
         with pytest.raises(LinkBrokenError):
             await opened.receive_some(1)
         assert victim.guard.failures == 0
