@@ -37,7 +37,7 @@ SMALL_READ_BYTES = 1_024
 STRANGER_FRAMES_PER_S = 1_000.0  # before hello
 
 # --- connections ------------------------------------------------------------------------------------------------
-CONNECTIONS_MAX = 256  # fewer if the system allows fewer open files
+CONNECTIONS_MAX = 256  # inbound; fewer if the system allows fewer open files
 INBOUND_MAX = 28  # neighbours: together they take 40 MB, and 230 us for each flooded frame
 OUTBOUND_TARGET = 6  # random graphs of this degree stay connected when a third of the nodes vanish
 OUTBOUND_MAX = 8  # two more than the target, for re-checking bootstraps

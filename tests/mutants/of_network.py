@@ -138,6 +138,12 @@ STREAMS = (
         _OF_PATCHES + "test_stream_guard__peer_opens_40_streams__all_but_16_are_refused",
     ),
     _mutant(
+        "inbound-takes-all-connections",
+        "strangers from many networks keep the node from dialling anybody",
+        Edit(_HOST, "_build_host", "min_connections=outbound", "min_connections=0"),
+        _OF_DOORS + "test_sockets__strangers_take_all_inbound_connections__the_node_still_dials",
+    ),
+    _mutant(
         "half-closed-streams-stay",
         "a peer that never ends its streams leaves one more here each second",
         Edit(_GUARD, "StreamGuard.handle", "is_done = await _has_ended(stream.muxed_stream)", "is_done = True"),

@@ -21,7 +21,17 @@ from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.ping import PROTOCOL as PING
 from sfnode.network.transport.reachability import PROTOCOL as REACH
 from sfnode.network.transport.stream_guard import Doorkeeper, NotAdmittedError
-from tests.support.network_nodes import HELLO, address_of, connections, dial, network, running_host, start, until
+from tests.support.network_nodes import (
+    HELLO,
+    address_of,
+    check_echo,
+    connections,
+    dial,
+    network,
+    running_host,
+    start,
+    until,
+)
 
 # --- handshakes
 
@@ -196,3 +206,17 @@ async def test_sockets__more_than_the_open_files_allow__are_closed_before_a_hand
             await stream.aclose()
         await until(lambda: victim._swarm._inbound_limiter.borrowed_tokens == 0)
         await (await other.dial(address)).aclose()
+
+
+async def test_sockets__strangers_take_all_inbound_connections__the_node_still_dials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It said "this node has 3 connections already", and reached nobody."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (bounds.FILES_BESIDE + 3,) * 2)
+    async with running_host(1) as victim, running_host(2, is_listening=False) as stranger, running_host(3) as other:
+        for _ in range(3):
+            await stranger.dial(address_of(victim))
+        await until(lambda: len(connections(victim)) == 3)
+        with pytest.raises(DialError):
+            await other.dial(address_of(victim))
+        await check_echo(victim, other)
