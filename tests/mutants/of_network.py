@@ -41,7 +41,7 @@ PROCESS = (
     _mutant(
         "library-logs-to-the-root",
         "the one module that calls the root logger still does",
-        Edit(_PATCHES, "_silence", "    swarm_connection.logging = _SilentLogging()\n", ""),
+        Edit(_PATCHES, "_silence", '    swarm_connection.logging = logging.getLogger("libp2p")\n', ""),
         _OF_PATCHES + "test_log__connections_come_and_fail__library_says_nothing",
     ),
     _mutant(

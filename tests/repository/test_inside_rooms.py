@@ -10,7 +10,7 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 41_875,  # see the commits: Python API, names, rows, formats, install; sixty mended defects
+    "lines": 41_895,  # see the commits: Python API, names, rows, formats, install; sixty mended defects
     "exported_names": 453,  # merge_ledger: saving a run from Python merges as an import does
     "init_lines": 522,  # five of them for each face that imports late, so that commands start at once
     "import_share": 7.97,

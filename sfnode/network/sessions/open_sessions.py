@@ -70,10 +70,8 @@ class OpenSessions:
 
     def make_place(self, peer: PeerId, host: str, inbound_max: int) -> bool:
         """Return whether a peer at IP address ``host`` gets an inbound place; another session may be ended for it."""
-        held = self._sessions.get(peer)
-        if held is not None and not (
-            held.is_outbound and self._gives_way(held, trio.current_time(), is_to_outbound=False)
-        ):
+        held, now_s = self._sessions.get(peer), trio.current_time()
+        if held and not (held.is_outbound and self._gives_way(held, now_s, is_to_outbound=False)):
             return True  # it takes the place of its earlier session, or none
         places = self._inbound_places()
         if not self._origins.has_group_room(host, [place.group for place in places], inbound_max):

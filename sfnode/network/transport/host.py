@@ -84,7 +84,7 @@ class Host:
         patches.identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
-        self.serve_beside(TProtocol(reach.PROTOCOL), reach.Reachability(origins).answer_link)
+        self.serve_beside(TProtocol(reach.PROTOCOL), reach.Reachability(origins).answer)
         self.serve_beside(TProtocol(ping.PROTOCOL), ping.answer_pings)
         self.peer = PeerId(str(self._host.get_id()))
         self.addresses: tuple[Address, ...] = ()  # listening addresses with the real ports; set by ``running``

@@ -57,21 +57,17 @@ class Reachability:
         self._dialling = 0
         self._dialled_s: dict[str, float] = {}
 
-    async def answer_link(self, link: Link) -> None:
-        """Answer a peer that asks how we see it; ignore a broken stream."""
-        with suppress(LinkBrokenError):
-            await self.answer(link, link.remote_host, link.remote_port)
-
-    async def answer(self, link: Link, host: str, port: int) -> None:
-        """Answer one question of a peer that we see at ``host`` and ``port``; ignore an incomplete question."""
-        with trio.move_on_after(bounds.REACH_ANSWER_S):
+    async def answer(self, link: Link) -> None:
+        """Answer one question of a peer how we see it; ignore an incomplete one, and a broken stream."""
+        host = link.remote_host
+        with suppress(LinkBrokenError), trio.move_on_after(bounds.REACH_ANSWER_S):
             request = await link.receive_exactly(_REQUEST.size)
             if len(request) < _REQUEST.size:
                 return
             outcome = await self._dial_back(host, _REQUEST.unpack(request)[0])
             address = ipaddress.ip_address(host.partition("%")[0])
             seen = ipaddress.IPv6Address(f"::ffff:{address}") if address.version == 4 else address
-            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), seen.packed, port)
+            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), seen.packed, link.remote_port)
             await link.send_all(answer)
 
     async def _dial_back(self, host: str, port: int) -> DialBack:
