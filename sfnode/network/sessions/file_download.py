@@ -262,10 +262,11 @@ async def fetch(
             except OtherRunError as error:
                 lasting[address] = f"{error}. Ask whoever gave you the address which run they mean"
                 reason = f"it {error}"
-            except (DialError, LinkBrokenError, RefusedError, Reject) as error:
+            except RefusedError as error:
                 reason = str(error)
-                if isinstance(error, RefusedError) and error.is_lasting:
-                    lasting[address] = f"refuses this one: {reason}"
+                lasting |= {address: f"refuses this one: {reason}"} if error.is_lasting else {}
+            except (DialError, LinkBrokenError, Reject) as error:
+                reason = str(error)
             if len(lasting) == len(set(addresses)):
                 break
             report(DialReport(address=str(address), reason=reason, failures=attempt, retry_in_s=pause_s))

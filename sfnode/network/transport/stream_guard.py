@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
-from libp2p.stream_muxer.exceptions import MuxedStreamError
+from libp2p.exceptions import BaseLibp2pError
 
 from sfnode.event_log import log
 from sfnode.network import bounds
@@ -72,7 +72,7 @@ async def _has_ended(muxed: Any) -> bool:
 
     Until then yamux keeps the stream, and every frame of the connection costs more for it.
     """
-    with trio.move_on_after(bounds.STREAM_END_S), suppress(MuxedStreamError):
+    with trio.move_on_after(bounds.STREAM_END_S), suppress(BaseLibp2pError):
         await muxed.read(1)  # only its end is due
     return bool(muxed.closed)
 
