@@ -244,8 +244,7 @@ async def fetch(
     """Fetch a document from the nodes at these addresses and check its hash if that is known.
 
     It tries the addresses in turn without end, with growing pauses, under a new identity. It calls ``on_failure`` after
-    each failure. Put a deadline around it to give up. OperatorError without an address, or if all are in another run or
-    of another version.
+    each failure. Put a deadline around it to give up. OperatorError: no address, or all are of another run or version.
     """
     if not addresses:
         raise OperatorError("no bootstrap address: name at least one node of the run")
