@@ -12,7 +12,18 @@ from pathlib import Path
 from protocol.crypto import Author, Signer, hashing
 from protocol.errors import Ignore
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
-from protocol.run import FORMAT, Manifest, Objective, ScheduleKind, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
+from protocol.run import (
+    FORMAT,
+    OPEN_TO_ALL,
+    Manifest,
+    Objective,
+    ScheduleKind,
+    TaskKind,
+    TaskSpec,
+    TensorKind,
+    TensorSpec,
+    no_model,
+)
 from protocol.state import Replica
 from sfnode.run import MethodOptions, manifest_builder
 from sfnode.storage import DenseSettings
@@ -88,7 +99,7 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
         steps=shape.steps,
         authors_max=authors_max,
         staleness=manifest_builder.STALENESS,
-        admission=manifest_builder.OPEN,
+        admission=OPEN_TO_ALL,
     )
     return manifest_builder.build_manifest(manifest)
 

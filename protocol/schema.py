@@ -4,10 +4,9 @@ The dataclass is the schema: exact types (``True`` is not an integer), declared 
 Data that violates it raises :class:`Malformed` with the path of the offending field, and no other error.
 """
 
-import dataclasses
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, NewType, TypeVar, get_args, get_origin, get_type_hints
@@ -66,7 +65,7 @@ def from_plain_untrusted(declared: type[T], data: object, where: str) -> T:
 @cache
 def _field_names(kind: type) -> tuple[str, ...] | None:
     """Return the names of a dataclass's fields, or None for any other type."""
-    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
 @cache
@@ -80,7 +79,7 @@ def _converter(declared: Any) -> _Converter:
     if isinstance(declared, types.UnionType):  # the only union in use is "X | None"
         convert = _converter(get_args(declared)[0])
         return lambda data, where: None if data is None else convert(data, where)
-    if dataclasses.is_dataclass(declared):
+    if is_dataclass(declared):
         return _dataclass_converter(declared)
     if get_origin(declared) is tuple:
         item = _converter(get_args(declared)[0])
@@ -107,7 +106,7 @@ def _bounded(kind: Any, bound: Bound) -> _Converter:
 
 def _dataclass_converter(declared: Any) -> _Converter:
     hints = get_type_hints(declared, include_extras=True)
-    expected = {field.name: _converter(hints[field.name]) for field in dataclasses.fields(declared)}
+    expected = {field.name: _converter(hints[field.name]) for field in fields(declared)}
 
     def convert(data: object, where: str) -> Any:
         named = _named(data, expected, where)

@@ -9,6 +9,7 @@ from pathlib import Path
 from protocol.crypto import Signer
 from protocol.run import (
     FORMAT,
+    OPEN_TO_ALL,
     Manifest,
     Method,
     Objective,
@@ -102,7 +103,7 @@ class Models:
                 schedule=schedule,
                 steps=steps,
                 staleness=manifest_builder.STALENESS,
-                admission=manifest_builder.OPEN,
+                admission=OPEN_TO_ALL,
                 authors_max=manifest_builder.AUTHORS_MAX,
             )
         )

@@ -73,9 +73,7 @@ def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditRepor
     """Decode a report about ``manifest``'s run and the audited message; verify both signatures.
 
     Only a new measurement can show whether the report's measurement is true.
-
-    Raises:
-        Reject: malformed, of another run, or a wrong signature.
+    Reject: malformed, of another run, or a wrong signature.
     """
     bytes_max = REPORT_BYTES_MAX << manifest.method.is_dense
     if len(data) > bytes_max:

@@ -61,11 +61,7 @@ class LoadedLog:
 
 
 def encode_log(signed: SignedManifest, basis: bytes | None, replica: Replica, writer: Signer) -> Iterator[bytes]:
-    """Yield the file piece by piece, each at most a block.
-
-    Args:
-        basis: the checked file of its basis, given exactly when the run has a dense core.
-    """
+    """Yield the file piece by piece, each at most a block. ``basis``: the checked file of a dense core's basis."""
     assert (basis is not None) == signed.manifest.method.is_dense
     chain = _Chain()
     yield MAGIC

@@ -5,9 +5,4 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger, LedgerStatistics, Outcome, Voided
 from protocol.ledger.records_on_disk import Archive, records_of, step_of
 from protocol.ledger.roster import NO_STATEMENTS, Roster, RosterStatistics
-from protocol.ledger.statements import (
-    STATEMENT_KEY_BYTES,
-    Statement,
-    StatementCodec,
-    StatementKind,
-)
+from protocol.ledger.statements import STATEMENT_KEY_BYTES, Statement, StatementCodec, StatementKind

@@ -83,15 +83,11 @@ class Ledger:
     # --- the door -----------------------------------------------------------------------------------------
 
     def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
-        """Accept one record, with the cheapest checks first.
+        """Accept one record, with the cheapest checks first; after an exception the ledger is unchanged.
 
-        Args:
-            record: bytes from a peer, a file or this node itself.
-            horizon_step: last step acceptable at this moment; None: no such bound.
+        ``horizon_step``: last step acceptable at this moment; None: no such bound.
 
-        Raises:
-            Reject: no honest node can have made the record. The ledger is unchanged.
-            Ignore: the record cannot be used now. The ledger is unchanged.
+        Reject: no honest node can have made the record. Ignore: it cannot be used now.
         """
         envelope = self.codec.decode_untrusted(record)
         held = self._held(envelope)

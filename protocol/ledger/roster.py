@@ -28,7 +28,6 @@ class RosterStatistics:
         is_admitted: whether the author may contribute, exclusions aside.
         is_invitation_used: whether others used the author's invitation, too, so that it admits nobody.
         excluded_from: first step for which the owner excludes the author; None: not excluded.
-        authors_excluded: number of authors that the owner has excluded.
     """
 
     admission: str
@@ -63,9 +62,7 @@ class Roster:
     def add(self, data: bytes) -> Statement:
         """Accept one statement, with the cheapest checks first.
 
-        Raises:
-            Reject: neither owner nor invitee can have made the statement.
-            Ignore: the statement adds nothing new, or the table is full.
+        Reject: neither owner nor invitee can have made it. Ignore: it adds nothing new, or the table is full.
         """
         statement = self.codec.decode_untrusted(data)
         held = self._held.get(statement.key, ())

@@ -6,8 +6,8 @@ from collections import Counter
 from protocol import events, limits, timings
 from protocol.crypto import Author, Signer
 from protocol.errors import Ignore, Reject
-from protocol.node.attestations import AttestationTable
 from protocol.node.node_config import NodeConfig, SnapshotUse
+from protocol.node.snapshot_agreement import AttestationTable
 from protocol.run import AdmissionKind
 from protocol.state import Replica, snapshot as snapshot_file, snapshot_proof
 from protocol.sync import Synchroniser

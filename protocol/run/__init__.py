@@ -1,7 +1,7 @@
 """Door: `Manifest`. The document that all nodes of a run agree on."""
 
 from protocol.run import bounded_json, reward
-from protocol.run.admission import AdmissionKind, AdmissionSpec, has_work, work_of
+from protocol.run.admission import OPEN_TO_ALL, AdmissionKind, AdmissionSpec, has_work, work_of
 from protocol.run.invitation import Invitation, read_invitation
 from protocol.run.manifest import (
     BASIS_MAGIC_BYTES,

@@ -33,6 +33,9 @@ class AdmissionSpec:
         return f"open, {self.pow_bits} bits of work" if self.pow_bits else self.kind.value
 
 
+OPEN_TO_ALL = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)  # no key has to cost any work
+
+
 @lru_cache(maxsize=4_096)
 def work_of(run_id: bytes, author: bytes) -> int:
     """Return the work in a key for this run alone: the leading zero bits of a hash, which take 2^bits keys to find."""

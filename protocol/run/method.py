@@ -42,7 +42,6 @@ class Method:
         core_rows: number of rows of a dense core, of ``rank`` columns; 0 with other cores.
         noise_rows: N; a dense step of R rows moves the core by the part R / (R + N) of its weight; 0 with other cores.
         energy_max: largest sum of q^2 in a dense message; 0 with other cores.
-        core, scalar: see the enums.
         epsilon_exp: epsilon = 2^epsilon_exp, width of the finite difference to one side.
         sides: 2: central differences; 1: forward differences from one pass without perturbation.
         directions: D per step; with a dense core the largest number of rows that a message may stand for.

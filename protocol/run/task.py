@@ -36,12 +36,10 @@ class TaskSpec:
     """The task that a run learns.
 
     Attributes:
-        kind: see the enum.
         template: prompt with field names of the data in braces, e.g. "{sentence} It was"; may be empty.
         completion: template of the text after the prompt, e.g. " {choice}" or "{text}"; empty for a classification,
             and the rule that rewards answers, as JSON, for a reward.
         label_words: words of label 0, 1, ..., with their leading space; for a classification only.
-        objective: see the enum.
         data: "private" (each node its own), or a name of the public data, e.g. "file:train.jsonl".
         data_sha256: hash of the public data file; empty when private.
         max_tokens: longest prompt; longer ones lose their beginning.

@@ -75,16 +75,9 @@ def scale_exp(method: Method, tensor: TensorSpec) -> int:
 def canonical_coordinates(
     seeds: Sequence[int], directions: NDArray[np.uint32], tensors: int, rank: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return row i, column j and sign s of every canonical core (SPEC 4.3).
+    """Return row i, column j and sign s of every canonical core (SPEC 4.3), each int64[seeds, directions, tensors].
 
-    Args:
-        seeds: n seeds.
-        directions: uint32[d], numbers of the directions within a round.
-        tensors: P.
-        rank: r, a power of two.
-
-    Returns:
-        i, j in 0 ... r-1 and s in {-1, +1}, each int64[n, d, P].
+    i and j are in 0 ... r-1, s in {-1, +1}. ``directions``: their numbers within a round.
     """
     words_ndbw = _blocks(seeds, directions, -(-tensors // _LANES), _STREAM_CANONICAL)
     lanes = np.ascontiguousarray(words_ndbw, dtype="<u4").view("<u2")

@@ -18,14 +18,9 @@ _SHIFT = np.uint64(32)
 
 
 def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Words]) -> Words:
-    """Generate one block of four words for each counter.
+    """Return one block of four words for each counter, uint32 of the broadcast shape + (4,).
 
-    Args:
-        counter: four uint32 arrays that broadcast together, ``counter[0]`` the least significant word.
-        key: two uint32 arrays that broadcast with them, low word first.
-
-    Returns:
-        uint32 array of the broadcast shape + (4,).
+    Counters and keys are arrays that broadcast together, the least significant word of each first.
     """
     shape = np.broadcast_shapes(*(word.shape for word in (*counter, *key)))
     # In place, and in order "C" because broadcast words would keep odd strides: together this halves the time.
@@ -64,14 +59,7 @@ def words(key: int, count: int, stream: int = 0) -> Words:
 
 
 def signs_of_words(source: Words, count: int) -> NDArray[np.int8]:
-    """Convert the bits of words to signs along the last axis, lowest bit first: 0 to +1, 1 to -1.
-
-    Args:
-        source: uint32[..., n] with 32 n >= count.
-
-    Returns:
-        int8[..., count] of +-1.
-    """
+    """Return the first ``count`` bits of uint32[..., n] as int8[..., count], lowest bit first: 0 to +1, 1 to -1."""
     octets = np.ascontiguousarray(source, dtype="<u4").view(np.uint8)
     bits = np.unpackbits(octets, axis=-1, count=count, bitorder="little")
     return np.int8(1) - np.int8(2) * bits.astype(np.int8)

@@ -15,9 +15,7 @@ NORMALISED_UNIT = 32  # an rms projected gradient becomes 32: rounding costs 1.5
 def quantise(method: Method, projected_gradients: Sequence[float]) -> tuple[int, ...]:
     """Return the D scalars of one local step; directions beyond the given projected gradients get 0.
 
-    Raises:
-        NumericError: a projected gradient is not finite, or all are zero where they must be normalised. The node skips
-            the step and reports it.
+    NumericError: a projected gradient is not finite, or all are zero where they must be normalised: skip the step.
     """
     if not all(map(math.isfinite, projected_gradients)):
         raise NumericError("a projected gradient is not finite: the loss overflowed; this step is skipped")

@@ -16,11 +16,8 @@ _READ_BYTES = 65_536
 async def running(program: Program, *, is_heard: bool, leave_s: float = 0.0) -> AsyncIterator[trio.Process]:
     """Run a program while the block runs. OSError if it cannot be started.
 
-    After the block its standard input and output close, and it is killed if it still runs. Its standard error is ours.
-
-    Args:
-        is_heard: whether the block reads its standard output; otherwise the output is discarded.
-        leave_s: seconds between SIGTERM and the kill; 0: it is killed at once.
+    After the block its standard input and output close, and it is killed if it still runs, ``leave_s`` seconds after a
+    SIGTERM if that is not 0. Its standard error is ours, and its output discarded unless it ``is_heard``.
     """
     process = await trio.lowlevel.open_process(
         program.command,

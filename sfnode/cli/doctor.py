@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import trio
 
-import sfnode.doctor
+import sfnode.doctor  # whose `Examination` imports libp2p when it is asked for
 from protocol.errors import OperatorError
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.option_values import NodeFolder

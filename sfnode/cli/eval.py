@@ -4,7 +4,6 @@ import json
 import os
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice
 
 import click
 import trio
@@ -158,7 +157,7 @@ def _show(results: dict[str, Evaluated], quality: Quality) -> None:
 
 def _show_answers(results: dict[str, Evaluated]) -> None:
     """Print the answers to the first prompts, of each result; none where the model writes none."""
-    for answers in islice(zip(*(result.answers for result in results.values()), strict=True), _ANSWERS_SHOWN):
+    for answers in zip(*(result.answers[:_ANSWERS_SHOWN] for result in results.values()), strict=True):
         right = f"  (right: {answers[0].right})" if answers[0].right else ""
         click.echo(printable(f"prompt: {answers[0].prompt}{right}"))
         for name, answer in zip(results, answers, strict=True):

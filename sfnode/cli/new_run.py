@@ -55,11 +55,8 @@ class NewRun:
 def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path) -> NewRun:
     """Sign a new run with the key in ``key_path``; make the key if it is missing.
 
-    Args:
-        basis_out: where the run can have a dense core, its basis is written here.
-
-    Raises:
-        OperatorError: an option is wrong; raised before a basis is made.
+    Where the run can have a dense core, its basis is written to ``basis_out``. OperatorError, raised before a basis is
+    made: an option is wrong.
     """
     check_can_train()
     from sfnode.api.local_model import finish_run  # imports torch

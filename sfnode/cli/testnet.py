@@ -1,7 +1,6 @@
 """``sfnode testnet``: run a whole network on this machine, to see it work."""
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -162,10 +161,8 @@ def testnet(
 
 def _check_empty(folder: Path) -> None:
     """Refuse a folder that is not empty, for the network could overwrite its files. Raises OperatorError."""
-    try:
-        held = sorted(os.listdir(folder)) if folder.exists() else []
-    except OSError as error:
-        raise OperatorError(f"cannot use --dir {folder}: {disk.describe_os_error(error)}") from None
+    with disk.os_errors(f"use --dir {folder}"):
+        held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if held:
         raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
 

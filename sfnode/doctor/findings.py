@@ -24,7 +24,6 @@ class Finding:
     """Holds the result of one check.
 
     Attributes:
-        check: name of the check.
         text: what the check saw.
         advice: what to do; empty where all is well.
     """

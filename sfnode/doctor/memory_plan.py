@@ -44,7 +44,6 @@ class MemoryPlan:
         reading: extra bytes while the last weight is read.
         closed: the closed epochs at the run's end, folded into copies of weights or thin matrices.
         bases: bases of the epochs that the worker keeps.
-        activations: activations of a step.
         answers: keys and values of the answers that are written at once, in a run that learns from rewards.
         ledger: records, index and coefficients, in the node's own process.
     """
@@ -106,15 +105,10 @@ class MemoryPlan:
 
 
 def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int | None = None) -> MemoryPlan:
-    """Plan the memory that training takes; docs/models.md compares plans with measurements.
+    """Plan the memory that training takes, from config.json and headers; docs/models.md compares it with measurements.
 
-    Reads only the headers of the weight files, config.json.
-
-    Args:
-        device_memory: MiB that the weights may take on the device; None: no limit.
-
-    Raises:
-        OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
+    ``device_memory``: MiB that the weights may take on the device; None: no limit.
+    OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
     """
     precision, plain = PRECISIONS[dtype], read_config(folder / CONFIG_FILE)
     config = {key: value for key, value in plain.items() if isinstance(value, int)}

@@ -6,7 +6,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +47,7 @@ def making_alone(name: str, on_progress: OnProgress) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
-        while not _is_locked_for_us(descriptor):
+        while not disk.has_locked(descriptor, path):
             on_progress(f"waiting for another process, which makes the same model, {name}", 0, 0)
             time.sleep(_LOOK_S)
         yield
@@ -57,22 +57,9 @@ def making_alone(name: str, on_progress: OnProgress) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_locked_for_us(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextmanager
-def _writable(home: Path) -> Iterator[None]:
+def _writable(home: Path) -> AbstractContextManager[None]:
     """Say where the cache lies if the system refuses something in the block. OperatorError."""
-    try:
-        yield
-    except OSError as error:
-        text = f"cannot write to {home}: {disk.describe_os_error(error)}; {VARIABLE} names another folder"
-        raise OperatorError(text) from None
+    return disk.os_errors(f"write to {home}", f"; {VARIABLE} names another folder")
 
 
 @contextmanager

@@ -87,21 +87,16 @@ def has_weight_files(folder: Path, spec: ModelSpec) -> bool:
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file, in hex. OperatorError if it cannot be read, or is a Git LFS pointer."""
     disk.check_is_content(path)
-    try:
-        with path.open("rb") as file:
-            return file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise OperatorError(f"{path} cannot be read: {disk.describe_os_error(error)}") from None
+    with disk.os_errors(f"read {path}"), path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def describe_file(folder: Path, name: str) -> FileSpec:
     """Return the manifest's entry for a file of a model's folder. OperatorError if it cannot be read."""
     path = files.place_of(folder, name)
     disk.check_is_content(path)
-    try:
+    with disk.os_errors(f"read {path}"):
         length, whole, listed = hash_in_pieces(path)
-    except OSError as error:
-        raise OperatorError(f"{path} cannot be read: {disk.describe_os_error(error)}") from None
     return FileSpec(name=name, bytes=length, sha256=whole, pieces=sha256(listed).hexdigest())
 
 

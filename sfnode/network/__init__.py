@@ -10,7 +10,7 @@ provide_when_missing()
 
 if TYPE_CHECKING:
     from sfnode.network import bounds, discovery, policy, saved_peers, sessions
-    from sfnode.network.discovery import MappingReport, NoMappingError
+    from sfnode.network.discovery import MappingReport
     from sfnode.network.memory_guard import MemoryConfig, MemoryState, resident_bytes, unknown_bytes
     from sfnode.network.network import Network
     from sfnode.network.network_config import NetworkConfig, Timings

@@ -6,10 +6,9 @@ that it dialled stay, so it still contributes and hears everything; those that d
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import trio
@@ -34,20 +33,8 @@ def unknown_bytes() -> None:
 
 def give_back() -> None:
     """Return freed memory to the system if the C library supports it (glibc). Takes milliseconds."""
-    trim = _trim()
-    if trim is not None:
-        trim(0)
-
-
-@cache
-def _trim() -> Callable[[int], int] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):  # another C library
-        return None
-    return found
+    with suppress(OSError, AttributeError):  # another system, or another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from sfnode.network.discovery import PeerExchange
 from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import Address, Fault, rate_limits
-from sfnode.network.sessions import handshake
+from sfnode.network.sessions import file_server, handshake
 from sfnode.network.transport import Host, Link, LinkBrokenError, dialable
 
 
@@ -183,7 +183,7 @@ class Conversation:
                 if not self._exchange.receive_untrusted(session, message):
                     raise Reject(RejectReason.UNREQUESTED, "peers that were not asked for")
             case wire.ManifestRequest(offset=offset):
-                session.send(sessions.manifest_part(self._run.manifest_bytes, offset))
+                session.send(file_server.manifest_part(self._run.manifest_bytes, offset))
             case wire.ManifestPart() | wire.FilePart() | wire.FileRequest():
                 # [REJECT] SPEC 8.1.3: neighbours ask each other for a manifest only at the start, and never for a basis
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run import DATA_PRIVATE, AdmissionKind, Manifest, SignedManifest, TaskKind
+from protocol.run import DATA_PRIVATE, OPEN_TO_ALL, AdmissionKind, Manifest, SignedManifest, TaskKind
 from sfnode import run
 from sfnode.keys import check_owner, claim_invitation, node_seed
 from sfnode.model_files import clear_left_overs
@@ -97,7 +97,7 @@ def _warn_of_open_run(manifest: Manifest, network: run.NetworkOptions, reporter:
     is_reachable = any(
         not (address.is_inside or address.is_loopback) for address in (*network.listen, *network.announce)
     )
-    if manifest.admission == run.manifest_builder.OPEN and is_reachable:
+    if manifest.admission == OPEN_TO_ALL and is_reachable:
         text = (
             "this run is open and keys cost nothing: whoever reaches this node can end the training, or steer it. "
             "`sfnode init` makes runs by invitation unless told otherwise"

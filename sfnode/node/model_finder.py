@@ -107,13 +107,9 @@ async def resolve_apart(reference: str, revision: str, on_progress: OnProgress) 
     The node goes on during minutes of imports and downloads.
     """
     program = Program(module=_RESOLVING, arguments=("--revision", revision, "--", reference))
-    try:
+    with disk.os_errors("start a process that looks for the model"):
         async with running(program, is_heard=True) as process:
             return await _read(LinesOf(process), on_progress)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot start a process that looks for the model: {disk.describe_os_error(error)}"
-        ) from None
 
 
 async def _read(lines: LinesOf, on_progress: OnProgress) -> Path:

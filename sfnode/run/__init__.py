@@ -7,7 +7,7 @@ from sfnode.lazy_faces import lazy_face
 if TYPE_CHECKING:
     from sfnode.run import default_directory, manifest_builder, node_toml, option_field, public_data, run_address
     from sfnode.run.amounts import WorkingHours, parse_hours, parse_noise, parse_rate, parse_size, parse_time
-    from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts
+    from sfnode.run.builtin_tasks import BUILTIN_TASKS
     from sfnode.run.default_directory import HOME, find_data_directory
     from sfnode.run.manifest_builder import MethodOptions
     from sfnode.run.manifest_source import find_basis, find_manifest

@@ -12,17 +12,7 @@ from typing import Literal, cast
 from protocol.crypto import hashing
 from protocol.errors import OperatorError, Reject
 from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP
-from protocol.run import (
-    AdmissionKind,
-    AdmissionSpec,
-    CoreKind,
-    Manifest,
-    Method,
-    ScalarKind,
-    Schedule,
-    ScheduleKind,
-    checked,
-)
+from protocol.run import CoreKind, Manifest, Method, ScalarKind, Schedule, ScheduleKind, checked
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
 from sfnode.run.option_field import given
@@ -38,7 +28,6 @@ _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
 RATE_MIN, _RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
 DENSE_RATE_MAX = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
-OPEN = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK = 32
 BITS = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md
 LEARNING_RATE = 3e-4

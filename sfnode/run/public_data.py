@@ -1,6 +1,5 @@
 """A run's public data, which the manifest names by their hash: from the disk, or from nodes that give them."""
 
-import hashlib
 from pathlib import Path
 
 from protocol.errors import OperatorError
@@ -30,7 +29,7 @@ async def find_public_data(
     ``address`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
     """
     path = public_data_path(data_dir, task)
-    if path.is_file() and hashlib.sha256(disk.read_bytes(path, "the run's data")).hexdigest() == task.data_sha256:
+    if path.is_file() and example_files.sha256_of(path) == task.data_sha256:
         return path.resolve()
     if not address.run_data_bytes:
         return None

@@ -9,6 +9,7 @@ from protocol.errors import OperatorError
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import (
     FORMAT,
+    OPEN_TO_ALL,
     AdmissionSpec,
     CoreKind,
     Manifest,
@@ -24,7 +25,7 @@ from protocol.run import (
 from protocol.subspace import BasisContent, basis_file
 from sfnode.run import manifest_builder
 from sfnode.run.builtin_tasks import TaskTexts
-from sfnode.run.manifest_builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
+from sfnode.run.manifest_builder import AUTHORS_MAX, STALENESS, MethodOptions
 from sfnode.run.option_field import given
 from sfnode.run.reward_options import NO_REWARD, RewardOptions
 from sfnode.run.task_options import DataOptions, TaskOptions, reward_texts, task_texts
@@ -77,7 +78,7 @@ class RunOptions:
         "one without --data. Else nodes send the gradient by a small core, whose basis is written to OUT.basis.",
         name="--plain",
     )
-    admission: AdmissionSpec = OPEN
+    admission: AdmissionSpec = OPEN_TO_ALL
     settings: Path | None = given(
         None, "Read fields of the manifest from this TOML file; they replace or complete all other options."
     )

@@ -15,11 +15,7 @@ _TEXT_MAX = 4_096  # of a template in a manifest; tokenising a longer one takes 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """Describes what a run learns: a built-in task, perhaps with other texts, or a task of the owner's own.
-
-    Attributes:
-        task: name of a built-in task.
-    """
+    """Describes what a run learns: a built-in task, perhaps with other texts, or a task of the owner's own."""
 
     task: str | None = None
     template: str | None = given(

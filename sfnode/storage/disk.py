@@ -1,6 +1,7 @@
 """Whole files, written so that a crash leaves the old content or the new one, never a part."""
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -169,13 +170,21 @@ def opened_file(path: Path, what: str) -> BufferedReader:
     raise OperatorError(f"{path} is no file, but a folder, a pipe or a device: name the file that holds {what}")
 
 
+def has_locked(descriptor: int, path: Path) -> bool:
+    """Lock an open file and return True; return False if another has locked it. OperatorError: it cannot be locked."""
+    with os_errors(f"lock {path}, as a folder on a disk of this machine would allow"), suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
 @contextmanager
-def os_errors(doing: str) -> Iterator[None]:
-    """Turn an OSError into an OperatorError: what cannot be done (``doing``), why, and what to do."""
+def os_errors(doing: str, advice: str = "") -> Iterator[None]:
+    """Turn an OSError into an OperatorError: what cannot be done (``doing``), why, and what to do (also ``advice``)."""
     try:
         yield
     except OSError as error:
-        raise OperatorError(f"cannot {doing}: {describe_os_error(error)}") from None
+        raise OperatorError(f"cannot {doing}: {describe_os_error(error)}{advice}") from None
 
 
 def describe_os_error(error: Exception) -> str:

@@ -35,7 +35,6 @@ class EvaluatedStep:
     Attributes:
         accuracy: 0...1.
         loss: mean over the rows, in nats; where the run learns from rewards, one minus the mean reward.
-        rows: number of rows.
         reward: mean over the rows; None where the run does not learn from rewards.
         answers: to the first rows; kept for few steps. spread: how unlike all answers are; None where there are none.
     """

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
-from sfnode.storage.disk import opened_file, os_errors, write_new
+from sfnode.storage.disk import has_locked, opened_file, os_errors, write_new
 from sfnode.storage.pasted_commands import pasteable
-from sfnode.storage.private_folder import has_locked
 
 IDENTITY_FILE = "identity.key"
 _FILE_BYTES_MAX = 1_024  # of a key file: 64 digits, and what an editor may add around them

@@ -57,9 +57,7 @@ class LogSummary:
 def export_log(data_dir: DataDirectory, path: Path, writer: Signer, report: LogProgress) -> LogSummary:
     """Write the run in a data directory to ``path``; a daemon may be using it. Every record is verified first.
 
-    Raises:
-        OperatorError: no data directory, no basis in it, ``path`` exists or cannot be written.
-        StorageDamagedError: the ledger is damaged.
+    OperatorError: no data directory, no basis in it, ``path`` exists or cannot be written. StorageDamagedError.
     """
     signed = data_dir.signed_manifest()
     manifest = signed.manifest
@@ -86,23 +84,18 @@ def _counted(pieces: Iterable[bytes], replica: Replica, report: LogProgress) -> 
 def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory], report: LogProgress) -> LogSummary:
     """Verify the whole file; then make a data directory of it, or add it to an existing one of the same run.
 
-    A new directory appears complete, by one rename; additions are made in one transaction. So a directory always
-    holds what it held before, or all of it.
+    A new directory, whose place ``choose_directory`` returns, appears complete, by one rename; additions are made in
+    one transaction. So a directory always holds what it held before, or all of it.
 
-    Args:
-        choose_directory: returns the place for a run.
-
-    Raises:
-        OperatorError: the file is not a log, damaged or forged (the byte is named); the directory belongs to another
-            run, is in use, or cannot be written.
-        StorageDamagedError: the directory's own ledger is damaged.
+    OperatorError: the file is not a log, damaged or forged (the byte is named); the directory belongs to another run,
+    is in use, or cannot be written. StorageDamagedError: the directory's own ledger is damaged.
     """
     with ExitStack() as stack:
         made: list[_Staged] = []
 
         def on_manifest(signed: SignedManifest) -> Store:
             target = choose_directory(signed.manifest)
-            _check_target(target, signed.manifest)
+            _check_target(target, signed)
             made.append(stack.enter_context(_staging(target, signed)))
             return made[0].store
 
@@ -149,19 +142,14 @@ def _staging(target: DataDirectory, signed: SignedManifest) -> Iterator[_Staged]
             shutil.rmtree(data_dir)
 
 
-def _check_target(target: DataDirectory, manifest: Manifest) -> None:
+def _check_target(target: DataDirectory, signed: SignedManifest) -> None:
     """Raise OperatorError if the log cannot go there, before the long part."""
     if not target.path.exists():
         return
     if not target.path.is_dir():
         raise OperatorError(f"{target} is a file: choose another --data-dir")
     if target.manifest_file.exists():
-        held = target.signed_manifest().manifest
-        if held.run_id != manifest.run_id:
-            raise OperatorError(
-                f"the data directory {target} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), the log to "
-                f"{manifest.name!r} ({manifest.run_id.hex()[:16]}). Use another --data-dir"
-            )
+        target.check_run(signed)
     elif strange := sorted(entry.name for entry in target.path.iterdir() if entry.name not in _MAY_LIE_THERE):
         raise OperatorError(f"{target} is not a data directory, and it holds {strange[0]!r}: choose another --data-dir")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from protocol.errors import OperatorError
-from sfnode.storage.disk import os_errors
+from sfnode.storage.disk import has_locked, os_errors
 
 LOCK_FILE = "lock"
 _LOCK_TRIES, _LOCK_PAUSE_S = 5, 0.01
@@ -118,14 +118,6 @@ class PrivateFolder:
         finally:
             os.close(descriptor)
         return False
-
-
-def has_locked(descriptor: int, path: Path) -> bool:
-    """Lock an open file and return True; return False if another has locked it. OperatorError: it cannot be locked."""
-    with os_errors(f"lock {path}, as a folder on a disk of this machine would allow"), suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
 
 
 def _is_foreign(path: Path) -> bool:

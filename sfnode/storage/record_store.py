@@ -29,11 +29,9 @@ class Store(StoredRecords):
     """Reads and writes an open data directory. One process at a time can open it; ``close`` releases it."""
 
     def __init__(self, data_dir: DataDirectory, signed: SignedManifest) -> None:
-        """Open a data directory for the run; create it if it does not exist.
+        """Open a data directory for the run; create it if it does not exist. StorageDamagedError: it cannot be read.
 
-        Raises:
-            OperatorError: it belongs to another run, is in use, cannot be written, or the disk is full.
-            StorageDamagedError: the database is not readable.
+        OperatorError: it belongs to another run, is in use, cannot be written, or the disk is full.
         """
         self._lock: int | None = data_dir.lock()
         try:

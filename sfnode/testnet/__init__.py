@@ -1,4 +1,6 @@
 """Door: `LocalNetwork`. Run many nodes on this machine, and draw a picture at the end."""
 
-from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
+from sfnode.testnet.end_of_testnet import LocalNetworkResult
+from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig
 from sfnode.testnet.measured_gain import Learnt
+from sfnode.testnet.node_process import LocalNode

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
@@ -12,24 +12,23 @@ from protocol.errors import OperatorError
 from protocol.run import SignedManifest
 from sfnode.children.child_program import Stillness
 from sfnode.quality_figures import Quality
-from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
-from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
-from sfnode.testnet.node_process import NodeProcess
-from sfnode.testnet.picture import CurvePoint, draw_training_curve
+from sfnode.testnet.end_of_testnet import LocalNetworkResult, is_agreed, stop_all, training_curve
+from sfnode.testnet.measured_gain import measure_learnt, measure_members
+from sfnode.testnet.node_process import LocalNode, NodeProcess
+from sfnode.testnet.picture import draw_training_curve
 from sfnode.worker import worker_process
 from sfnode.worker_protocol import TrainingConfig
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
 _STILL_S = 90.0  # a node computes during its whole start, which takes long on a busy machine
-_STOP_S = 10.0
 _POLL_S = 0.25
 _CURVE_POINTS = 12
 _EVAL_EVERY_MIN = 4  # steps: measuring a real model takes as long as several of them
 _NEIGHBOURS_MIN = 3
 
-Watcher = Callable[["list[LocalNode]"], None]
+Watcher = Callable[[list[LocalNode]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,89 +53,6 @@ class LocalNetworkConfig:
     shards: tuple[Path, ...] = ()
     is_members: bool = False
     workers: int = 1
-
-
-@dataclass(slots=True)
-class LocalNode:
-    """Holds the process of one node and what it has reported.
-
-    Attributes:
-        address: where others can dial it; empty until it listens.
-        losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
-        accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
-        evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
-    """
-
-    name: str
-    process: NodeProcess
-    is_late: bool
-    address: str = ""
-    status: Status | None = None
-    losses: dict[int, float] = field(default_factory=dict)
-    accuracies: dict[int, float] = field(default_factory=dict)
-    rewards: dict[int, float] = field(default_factory=dict)
-    evaluating: tuple[int, int] | None = None
-
-    def listen(self) -> None:
-        """Take in the events that it has logged since the last call."""
-        for event in self.process.new_events():
-            match event:
-                case {"event": "progress", **fields}:
-                    self.status = Status.from_json_untrusted(fields, "progress")
-                    if self.status.training.loss is not None:
-                        self.losses[self.status.node.step] = self.status.training.loss
-                case {"event": "started", "addresses": [str(address), *_]}:
-                    self.address = address
-                case {"event": "evaluating", "done": int(done), "in_all": int(rows)}:
-                    self.evaluating = (done, rows)
-                case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy), **fields}:
-                    self.accuracies[step], self.evaluating = accuracy, None
-                    if isinstance(reward := fields.get("reward"), float):
-                        self.rewards[step] = reward
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalNetworkResult:
-    """Holds the outcome.
-
-    Attributes:
-        is_in_time: whether the run was over for all nodes before the time was up.
-        is_agreed: whether it was, and all nodes and the offline replay have the same state.
-        learnt: how good the model was and is now; None without evaluation data.
-    """
-
-    is_in_time: bool
-    is_agreed: bool
-    is_stopped_cleanly: bool
-    nodes: list[LocalNode]
-    state_digests: list[str]
-    replayed_digest: str
-    learnt: Learnt | None
-    curve: list[CurvePoint]
-    seconds: float
-    picture: Path
-    payload_bytes: int
-
-    @property
-    def statuses(self) -> list[Status]:
-        """Return the statuses of the nodes that have reported."""
-        return [node.status for node in self.nodes if node.status is not None]
-
-    @property
-    def updates(self) -> int:
-        """Return the number of updates that the first node has applied."""
-        first = self.nodes[0].status
-        return 0 if first is None else first.ledger.updates
-
-    @property
-    def forward_rows(self) -> int:
-        """Return the number of rows that all nodes have passed forward for their own estimates."""
-        return sum(status.training.forward_rows for status in self.statuses)
-
-    @property
-    def wire_bytes(self) -> int:
-        """Return the number of bytes that all nodes have sent."""
-        return sum(status.network.bytes_out for status in self.statuses)
 
 
 class LocalNetwork:
@@ -170,7 +86,7 @@ class LocalNetwork:
                 await self._start_all()
                 is_in_time = await self._watch()
                 seconds = time.monotonic() - started
-                is_stopped = await self._stop_all()
+                is_stopped = await stop_all(self.nodes, config.timeout_s)
             finally:
                 for process in [node.process for node in self.nodes if node.process.is_alive]:
                     process.kill()
@@ -245,7 +161,7 @@ class LocalNetwork:
             if is_half_way and len(self.nodes) == self._config.nodes:
                 for index in range(self._config.late_nodes):
                     self._start(f"late{index}", is_late=True)
-            if is_half_way and self._is_agreed():
+            if is_half_way and is_agreed(self.nodes):
                 return True
             await trio.sleep(_POLL_S)
         return False
@@ -259,29 +175,7 @@ class LocalNetwork:
                 text = f"{node.name} ended with exit code {process.exit_code}: {process.last_words()}"
                 raise OperatorError(f"{text} (log: {process.logs[-1]})")
 
-    def _is_agreed(self) -> bool:
-        """Return whether the run is over for all nodes and they report the same ledger and state."""
-        statuses = [node.status for node in self.nodes if node.status is not None and node.status.end.is_over]
-        if len(statuses) < len(self.nodes):
-            return False
-        return len({(status.node.ledger_root, status.node.state_digest) for status in statuses}) == 1
-
-    # --- stop and check -----------------------------------------------------------------------------------
-
-    async def _stop_all(self) -> bool:
-        """Send SIGTERM to all nodes; return whether each ended with exit code 0, and none hung."""
-        for node in self.nodes:
-            node.process.terminate()
-        pids = {process.pid: node for node in self.nodes if (process := node.process.process) is not None}
-        stillness = {pid: Stillness(pid) for pid in pids}
-        with trio.move_on_after(self._config.timeout_s):
-            while alive := [pid for pid, node in pids.items() if node.process.is_alive]:
-                for node in self.nodes:
-                    node.listen()
-                if max(stillness[pid].look() for pid in alive) > _STOP_S:
-                    break
-                await trio.sleep(_POLL_S)
-        return all(node.process.exit_code == 0 for node in self.nodes)
+    # --- check --------------------------------------------------------------------------------------------
 
     async def _check(self, *, is_in_time: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
@@ -293,7 +187,7 @@ class LocalNetwork:
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)
-        curve = self._curve(learnt)
+        curve = training_curve(self.nodes, learnt, Quality.of(self._signed.manifest.task))
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
         digests = [node.status.node.state_digest if node.status else "" for node in self.nodes]
@@ -310,27 +204,3 @@ class LocalNetwork:
             picture=picture,
             payload_bytes=ledger.updates * ledger.codec.record_bytes,
         )
-
-    def _curve(self, learnt: Learnt | None) -> list[CurvePoint]:
-        """Return the first node's held-out figures and the mean training loss of all nodes, by step."""
-        accuracies, rewards = dict(self.nodes[0].accuracies), dict(self.nodes[0].rewards)
-        quality = Quality.of(self._signed.manifest.task)
-        if learnt is not None:
-            ends = (learnt.before, learnt.after)
-            accuracies |= {each.step: each.accuracy for each in ends}
-            rewards |= {each.step: each.reward for each in ends if each.reward is not None}
-        losses: dict[int, list[float]] = {}
-        for node in self.nodes:
-            for step, loss in node.losses.items():
-                losses.setdefault(step, []).append(loss)
-        means = {step: sum(found) / len(found) for step, found in losses.items()}
-        return [
-            CurvePoint(
-                step=step,
-                loss=means.get(step),
-                accuracy=accuracies.get(step),
-                reward=quality.reward(means.get(step)),
-                held_out_reward=rewards.get(step),
-            )
-            for step in sorted(accuracies.keys() | losses.keys())
-        ]

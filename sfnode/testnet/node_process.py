@@ -1,4 +1,4 @@
-"""Run ``sfnode join`` as a process: start it, signal it, and read the JSON lines in its log."""
+"""Run ``sfnode join`` as a process: start it, signal it, and read what it reports in the JSON lines of its log."""
 
 import json
 import signal
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from sfnode.children.child_program import Program
+from sfnode.status import Status
 
 _LEAVE_S = 10.0  # a busy machine takes a few seconds for the goodbyes and the last write
 
@@ -138,3 +139,42 @@ def _object(line: str | bytes) -> NodeEvent:
     with suppress(ValueError):
         return cast(NodeEvent, json.loads(line))
     return {}
+
+
+@dataclass(slots=True)
+class LocalNode:
+    """Holds the process of one node and what it has reported.
+
+    Attributes:
+        address: where others can dial it; empty until it listens.
+        losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
+        accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
+        evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
+    """
+
+    name: str
+    process: NodeProcess
+    is_late: bool
+    address: str = ""
+    status: Status | None = None
+    losses: dict[int, float] = field(default_factory=dict)
+    accuracies: dict[int, float] = field(default_factory=dict)
+    rewards: dict[int, float] = field(default_factory=dict)
+    evaluating: tuple[int, int] | None = None
+
+    def listen(self) -> None:
+        """Take in the events that it has logged since the last call."""
+        for event in self.process.new_events():
+            match event:
+                case {"event": "progress", **fields}:
+                    self.status = Status.from_json_untrusted(fields, "progress")
+                    if self.status.training.loss is not None:
+                        self.losses[self.status.node.step] = self.status.training.loss
+                case {"event": "started", "addresses": [str(address), *_]}:
+                    self.address = address
+                case {"event": "evaluating", "done": int(done), "in_all": int(rows)}:
+                    self.evaluating = (done, rows)
+                case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy), **fields}:
+                    self.accuracies[step], self.evaluating = accuracy, None
+                    if isinstance(reward := fields.get("reward"), float):
+                        self.rewards[step] = reward

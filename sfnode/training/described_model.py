@@ -39,11 +39,7 @@ def describe_run(
 ) -> RunModel:
     """Load the model, hash its files, list its trainable tensors, and read the data with the task's templates.
 
-    Args:
-        trainable: groups of tensors, comma-separated.
-        data: public training data, None when it is private.
-        sharing: whether nodes give the model's files to each other.
-
+    ``trainable``: groups of tensors, comma-separated. ``data``: public training data, None when it is private.
     OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
     """
     groups = chosen_groups(trainable)

@@ -128,11 +128,8 @@ class Estimator:
         """Estimate the round that starts at ``step``: K local steps, each on top of the worker's own earlier ones.
 
         ``directions`` limits the estimate to the first ones, in whole blocks (None: all D). The scalars of the others
-        are 0 and cost no forward pass.
-
-        Raises:
-            NumericError: a loss is not finite, or all projected gradients are zero where they are normalised.
-            OperatorError: the session has no training data.
+        are 0 and cost no forward pass. OperatorError: the session has no training data.
+        NumericError: a loss is not finite, or all projected gradients are zero where they are normalised.
         """
         method = self.manifest.method
         measured = with_directions(method, method.directions if directions is None else directions)

@@ -66,9 +66,7 @@ async def audit_messages(
 ) -> list[AuditCase]:
     """Measure ``chosen`` (by step) again on ``config.data``, and return them with their verdicts.
 
-    Raises:
-        OperatorError: model, data or device cannot be used.
-        WorkerError: the worker ended.
+    OperatorError: model, data or device cannot be used. WorkerError: the worker ended.
     """
     async with worker_socket(config) as socket:
         measuring = Measuring(socket, signed, config)

@@ -82,14 +82,9 @@ async def evaluate_alone(
     steps: int | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> messages.Evaluated:
-    """Train a model on ``config.data`` alone, by the run's own rule, and evaluate it.
+    """Train a model on ``config.data`` alone, by the run's own rule, and evaluate it. OperatorError, WorkerError.
 
-    Args:
-        seed: of the key of the only author.
-        steps: number of steps to make; None: all of the run.
-        on_progress: called with the number of steps done and their total.
-
-    Raises OperatorError, WorkerError.
+    ``seed``: of the key of the only author. ``steps``: None: all of the run.
     """
     manifest, signer, codec = signed.manifest, Signer(seed), EnvelopeCodec(signed.manifest)
     state = Coefficients(manifest)
@@ -124,9 +119,7 @@ class Measuring:
     async def open(self, dtype: str) -> None:
         """Load the model in ``dtype``, unless that was done before.
 
-        Raises:
-            OperatorError: model, data, device or format cannot be used.
-            WorkerError: the worker ended, or the model does not fit into the memory.
+        OperatorError: model, data, device or format cannot be used. WorkerError: no worker, or too little memory.
         """
         if dtype in self._sessions:
             return

@@ -38,9 +38,7 @@ async def supervise(
 ) -> None:
     """Keep a worker alive until cancelled; exceptions other than WorkerError pass through.
 
-    Args:
-        serve: uses a session with the worker; WorkerError when the worker is gone.
-        tell_lost: called with the reason, and the seconds until the restart.
+    ``serve`` uses a session until the worker is gone; ``tell_lost`` gets the reason and the seconds until the restart.
     """
     pause_s, patience = 1.0, 1
     while True:
@@ -72,10 +70,8 @@ async def worker_process(*, threads: int | None = None, patience: int = 1) -> As
     """Run a worker process during the body; yield its socket. The body may open and close sessions.
 
     Raises WorkerError if it does not start, or, with how it ended, when the body found it gone; OperatorError if there
-    is no place for its socket. The process ends with the body, or when this process dies.
-
-    Args:
-        patience: multiple of the usual limits for its start.
+    is no place for its socket. The process ends with the body, or when this process dies. ``patience``: multiple of the
+    usual limits for its start.
     """
     with _socket_folder() as folder:
         socket = Path(folder) / "worker.sock"
@@ -99,13 +95,8 @@ async def worker_process(*, threads: int | None = None, patience: int = 1) -> As
 
 def _socket_folder() -> tempfile.TemporaryDirectory[str]:
     """Make a folder with a short path: a data directory's may exceed the 107 bytes of a socket's address."""
-    try:
+    with disk.os_errors("make a folder for the training worker's socket", ". TMPDIR says where"):
         folder = tempfile.TemporaryDirectory(prefix="sfnode-", ignore_cleanup_errors=True)
-    except OSError as error:
-        text = (
-            f"cannot make a folder for the training worker's socket: {disk.describe_os_error(error)}. TMPDIR says where"
-        )
-        raise OperatorError(text) from None
     if len(os.fsencode(folder.name)) > _FOLDER_BYTES_MAX:
         folder.cleanup()
         raise OperatorError(f"{folder.name} is too long a path for a socket: set TMPDIR to a shorter one, such as /tmp")

@@ -34,12 +34,7 @@ class WeightPlan:
     least: int | None
 
     def check_room(self, device: str, card_free: int | None) -> None:
-        """Raise OperatorError if the weights are larger than the free room for them.
-
-        Args:
-            device: "cpu", "cuda" or "mps".
-            card_free: bytes of a card's own memory.
-        """
+        """Raise OperatorError if the weights are larger than the free room; ``card_free``: of a card's own memory."""
         memory = free_memory()
         free = memory if waits_in_files(device) else card_free
         if free is not None and self.on_device > free:
@@ -75,10 +70,7 @@ class WeightPlan:
 def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memory: int | None) -> WeightPlan:
     """Plan which linear weights wait: from the first one that does not fit; the ``others`` always stay.
 
-    Args:
-        linear: bytes by name, in the model's order.
-        device_memory: MiB that the weights may take on the device; None: no limit.
-
+    ``linear``: bytes by name, in the model's order. ``device_memory``: MiB on the device; None: no limit.
     OperatorError: the weights cannot be reduced to ``device_memory``; the text says to what they can.
     """
     whole, largest = others + sum(linear.values()), max(linear.values(), default=0)

@@ -54,7 +54,7 @@ def test_difference__one_update_missing__costs_four_round_trips_and_less_than_20
 
 
 def test_join__peers_that_lie_and_stall__ends_live_without_dropping_an_honest_one() -> None:
-    result = run("join_time", "--authors", "4", "--steps", "64", "--seeds", "1")
+    result = run("join_among_impostors", "--authors", "4", "--steps", "64", "--seeds", "1")
     assert set(result) == {"four honest", "wrong digests", "empty promises", "garbage"}
     for runs in result.values():
         assert [found["updates"] for found in runs] == [256]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -329,6 +330,15 @@ def test_cache__cannot_be_written__says_where_and_what_to_do(tmp_path: Path, mon
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SFNODE_MODELS", str(tmp_path / "file" / "models"))
     with pytest.raises(OperatorError, match=r"cannot write to .*models: .*SFNODE_MODELS names another folder"):
+        resolve_model(str(pickled_folder(tmp_path / "model", demo_tensors())))
+
+
+def test_cache__file_system_without_locks__says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OperatorError, match=r"cannot lock .*models.*, as a folder on a disk of this machine would"):
         resolve_model(str(pickled_folder(tmp_path / "model", demo_tensors())))
 
 

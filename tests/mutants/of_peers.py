@@ -58,7 +58,7 @@ SESSIONS = (
     _mutant(
         "dead-not-noticed",
         "a neighbour that has vanished without a word stays one",
-        Edit(_SESSION, "Session._beat", "silent_s >= timings.dead_s", "False"),
+        Edit("sfnode.network.sessions.heartbeat", "Heartbeat.run", "silent_s >= self._timings.dead_s", "False"),
         _OF_SESSIONS + "test_neighbour__silent_after_hello__is_dropped_after_dead_s",
     ),
     _mutant(

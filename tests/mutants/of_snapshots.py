@@ -8,7 +8,7 @@ from tests.mutants.patch import Edit
 
 _REPLICA, _TABLE, _PROOF, _SNAPSHOTS = (
     "protocol.state.replica",
-    "protocol.node.attestations",
+    "protocol.node.snapshot_agreement",
     "protocol.state.snapshot_proof",
     "protocol.node.snapshots",
 )

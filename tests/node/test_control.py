@@ -24,7 +24,7 @@ from protocol.events import EstimateLost, Event, StartEstimate, TrainingSwitched
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from sfnode.node.control.battery_and_load import MachineWatch
-from sfnode.node.control.operator_limits import Overseer
+from sfnode.node.control.overseer import Overseer
 from sfnode.node.control.work_or_pause import Moment, PauseReason, WorkLimits, decide, work_limits
 from sfnode.reporter import Reporter
 from sfnode.run.amounts import DAY_MINUTES, parse_hours

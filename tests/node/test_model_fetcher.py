@@ -20,7 +20,7 @@ from protocol.limits import MODEL_FILE_BYTES_MAX, MODEL_PIECE_BYTES
 from protocol.run.model import FileSpec, ModelSpec, Sharing
 from sfnode.model_files.model_cache import FetchedModel, link_weights
 from sfnode.model_files.pieces import HASH_BYTES, PartialFile
-from sfnode.network.sessions.channel import Pace
+from sfnode.network.sessions.bandwidth_limit import Pace
 from sfnode.node import model_fetcher
 from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.node.model_finder import ModelFinder

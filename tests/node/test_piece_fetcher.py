@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from protocol.wire import PeerId
-from sfnode.network.sessions.channel import Pace
+from sfnode.network.sessions.bandwidth_limit import Pace
 from sfnode.network.sessions.file_download import Wanted
 from sfnode.node import piece_board
 from sfnode.node.piece_board import PieceBoard

@@ -26,7 +26,7 @@ from benchmarks.measures import say
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run import Manifest, sign_manifest
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig
-from sfnode.testnet.local_network import LocalNode
+from sfnode.testnet.node_process import LocalNode
 from sfnode.worker_protocol import TrainingConfig
 from tests.netlab.tables import table
 from tests.support.daemons import JoinProcess, free_ports

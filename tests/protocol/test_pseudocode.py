@@ -12,7 +12,7 @@ import pytest
 
 from protocol.crypto.hashing import Author
 from protocol.ledger.ledger import Ledger
-from protocol.node.attestations import AttestationTable
+from protocol.node.snapshot_agreement import AttestationTable
 from protocol.node.step_clock import StepClock
 from protocol.run.manifest import checked
 from protocol.state.replica import Replica

@@ -13,9 +13,9 @@ from protocol import limits
 from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
 from protocol.events import DropPeer, Effect, SendMessage, StoreSnapshot
 from protocol.ledger.ledger import Ledger
-from protocol.node.attestations import AttestationTable
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
+from protocol.node.snapshot_agreement import AttestationTable
 from protocol.state.coefficients import CoefficientLayout
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Attestation, decode_snapshot_untrusted, encode_snapshot, may_fit

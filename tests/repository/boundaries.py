@@ -33,7 +33,7 @@ TASKS = {
     ("sfnode.network.discovery.mdns", "self._listen"): "discovery begins anew: `Network._serve`",
     ("sfnode.network.discovery.dialler", "self._dial_and_run"): "contains the session itself",
     ("sfnode.network.sessions.session", "self._write_all"): _SESSION,
-    ("sfnode.network.sessions.session", "self._beat"): _SESSION,
+    ("sfnode.network.sessions.session", "self.heartbeat.run"): _SESSION,
     ("sfnode.network.transport.libp2p_patches", "drop_connection"): _LIFE,
     ("sfnode.network.transport.host", "listener.close"): _LIFE,
     ("sfnode.network.transport.host", "serve"): _LIFE,

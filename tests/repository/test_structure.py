@@ -14,7 +14,7 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 AT_MOST = {
     "rooms": 49,  # sfnode/api, sfnode/rows; two small ones that many ask: lazy faces, how an extra is added
     # Four of both: faces that import late; one: the commands stand on the API; one: the page says what is learnt.
-    "arrows": 302,  # seventeen of sfnode/api; two of TrainingConfig, which node and testnet share with training
+    "arrows": 301,  # seventeen of sfnode/api; two of TrainingConfig, which node and testnet share with training
     "arrows_in_circles": 0,
     "levels": 16,
     "rooms_seen_from_sfnode": 34,
@@ -26,7 +26,7 @@ AT_MOST = {
     "class_names_twice": 0,
     "untyped_signatures": 0,
     "longest_file": 400,
-    "files_over_300_lines": 12,
+    "files_over_300_lines": 11,
 }
 
 UNTYPED = "def f(options: list[dict[str, Any]]): ...\n"

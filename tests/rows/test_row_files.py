@@ -12,7 +12,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.rows import TaskTemplate, row_files
-from sfnode.run import TaskTexts
+from sfnode.run.builtin_tasks import TaskTexts
 from sfnode.storage import example_files
 from tests.field.siblings import ROWS, SIBLINGS, Sibling, references
 from tests.support.task_specs import CHOICE, task_spec

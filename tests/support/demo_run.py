@@ -11,13 +11,14 @@ import torch
 from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.admission import OPEN_TO_ALL
 from protocol.run.manifest import FORMAT, Manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.basis_file import Bases
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.model_files.resolve import resolve_model
-from sfnode.run.manifest_builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions, build_manifest, method_of
+from sfnode.run.manifest_builder import AUTHORS_MAX, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensor_groups import trainable_tensors
@@ -82,7 +83,7 @@ def demo_run(options: MethodOptions, steps: int, *, data: Path | None = None) ->
         schedule=schedule,
         steps=steps,
         staleness=STALENESS,
-        admission=OPEN,
+        admission=OPEN_TO_ALL,
         authors_max=AUTHORS_MAX,
     )
     manifest = build_manifest(manifest)

@@ -23,7 +23,7 @@ from sfnode.quality_figures import Quality, SampleAnswer
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.storage import EvaluatedStep, decode_run_file
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
+from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
 from sfnode.testnet.measured_gain import Learnt, measure_members
 from tests.support.cli_calls import call, shared_worker
 from tests.support.daemons import demo_run, run_sfnode, training

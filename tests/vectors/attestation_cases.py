@@ -8,7 +8,7 @@ from unittest.mock import patch
 from protocol import limits
 from protocol.errors import Ignore, Reject
 from protocol.ledger.statements import StatementCodec
-from protocol.node.attestations import AttestationTable
+from protocol.node.snapshot_agreement import AttestationTable
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec

@@ -15,7 +15,7 @@ from sfnode.training.model import LogitScale
 from sfnode.training.model.perturbed import PassContext
 from sfnode.training.task import Example, OutputHead, TaskData, batch_of, scoring
 from sfnode.training.task.candidates import CandidateBatch
-from tests.vectors.notation import Case, case, float_text
+from tests.vectors.notation import Case, case, float_text, twelve_digits
 
 Tokens: TypeAlias = tuple[int, ...]
 Row: TypeAlias = tuple[int, tuple[Tokens, ...]]  # label, candidates
@@ -111,7 +111,7 @@ def _token(token: int, stream: Tensor, inputs: Tensor) -> dict[str, Any]:
 def _case(name: str, given: dict[str, Any], d_Pr: Tensor, inputs: Tensor, rows: int) -> Case:
     _, v = _sides(d_Pr.shape[1])
     h_Pk = inputs @ torch.from_numpy(v).double() * 2.0**_V_EXP
-    values = (d_Pr.T @ h_Pk / rows).flatten().tolist()
+    values = twelve_digits((d_Pr.T @ h_Pk / rows).flatten().tolist())
     assert min(map(abs, values)) > 1e-3  # correct to a share of its size: nothing cancels out
     given |= {"v": v.tolist(), "v_exp": _V_EXP}
     shown = {"gradient": [float_text(value) for value in values], "shown": [repr(value) for value in values]}

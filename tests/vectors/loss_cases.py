@@ -21,7 +21,7 @@ from sfnode.training.task import Example, OutputHead, Scores, TaskData, batch_of
 from sfnode.training.task.candidates import CandidateBatch
 from tests.support.manifests import manifest_data
 from tests.vectors.gradient_cases import gradients
-from tests.vectors.notation import Case, Document, case, document, float_text, key_text
+from tests.vectors.notation import Case, Document, case, document, float_text, key_text, twelve_digits
 from tests.vectors.subspace_cases import SEED
 
 Row: TypeAlias = tuple[int, list[list[float]]]  # the right candidate; log-likelihoods of each candidate's tokens
@@ -62,7 +62,7 @@ def _scores(rows: Sequence[Row], blocks: int) -> tuple[Scores, torch.Tensor]:
 def _objective(name: str, rows: Sequence[Row], objective: Objective = Objective.LOSS, blocks: int = 1) -> Case:
     scores, labels = _scores(rows, blocks)
     try:
-        values: list[float] | None = scoring.group_objectives(objective, scores, labels, blocks).tolist()
+        values: list[float] | None = twelve_digits(scoring.group_objectives(objective, scores, labels, blocks).tolist())
     except NumericError:
         values = None
     listed = [

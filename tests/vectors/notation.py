@@ -127,6 +127,11 @@ def float_text(value: float) -> str:
     return struct.pack(">d", value).hex()
 
 
+def twelve_digits(values: Iterable[float]) -> list[float]:
+    """Measured numbers as vectors hold them: the last bits of a logarithm depend on the processor."""
+    return [float(f"{value:.12g}") for value in values]
+
+
 def judged(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The verdict on what ``act`` does, with the members it returns when it is accepted."""
     try:

@@ -1,38 +1,16 @@
-"""Messages over one link: frames, codec, pace and deadline of a write, and the count of bytes."""
+"""Messages over one link: frames, codec, the deadline of a write, and the count of bytes."""
 
 from dataclasses import dataclass, field
 
 import trio
 
 from protocol.framing import LENGTH_BYTES, FrameParser, frame
-from protocol.limits import FRAME_BYTES_MAX, PART_BYTES_MAX
+from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Message, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.policy import TokenBucket
+from sfnode.network.sessions.bandwidth_limit import Pace
 from sfnode.network.transport import Link, LinkBrokenError
-
-_BURST_BYTES = 8 * PART_BYTES_MAX  # the bytes in flight of one stream: a short file is never delayed
-
-
-class Pace:
-    """Limits all that share it to ``bytes_per_s`` together; 0 means no limit."""
-
-    def __init__(self, bytes_per_s: float) -> None:
-        self._bytes_per_s = bytes_per_s
-        self._bucket: TokenBucket | None = None
-
-    async def wait(self, size: int) -> float:
-        """Wait until ``size`` bytes may flow; return the seconds waited."""
-        if not self._bytes_per_s:
-            return 0.0
-        now_s = trio.current_time()
-        if self._bucket is None:  # the clock runs inside trio only
-            self._bucket = TokenBucket(_BURST_BYTES, now_s)
-        wait_s = self._bucket.take(size, self._bytes_per_s, now_s)
-        if wait_s > 0:
-            await trio.sleep(wait_s)
-        return wait_s
 
 
 @dataclass(slots=True, kw_only=True)

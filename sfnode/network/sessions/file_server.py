@@ -17,7 +17,8 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import Bye, FilePart, FileRequest, Hello, ManifestPart, ManifestRequest, Message, PeerId, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.policy import FairPlace, FairPlaces, Fault, Origins, Places, TokenBucket, ip_groups
-from sfnode.network.sessions.channel import Channel, Pace
+from sfnode.network.sessions.bandwidth_limit import Pace
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import FULL, NO_BASIS, RefusedError, refuse
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport import Link, LinkBrokenError

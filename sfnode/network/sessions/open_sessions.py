@@ -144,7 +144,7 @@ class OpenSessions:
             agent=session.hello.agent,
             bytes_in=traffic.bytes_in,
             bytes_out=traffic.bytes_out,
-            rtt_ms=session.rtt_ms,
+            rtt_ms=session.heartbeat.rtt_ms,
             score=self._reputation.score(session.peer, trio.current_time()),
         )
 

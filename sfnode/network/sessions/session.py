@@ -1,4 +1,4 @@
-"""One running session with a neighbour, after both have said hello: reader, send queue, writer, heartbeat, its end."""
+"""One running session with a neighbour, after both have said hello: reader, send queue, writer, its end."""
 
 import logging
 from collections import deque
@@ -14,6 +14,7 @@ from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import Fault, TokenBucket, rate_limits
 from sfnode.network.sessions.channel import Channel, StalledError
+from sfnode.network.sessions.heartbeat import Heartbeat
 from sfnode.network.transport import LinkBrokenError
 
 
@@ -72,7 +73,7 @@ class Session:
         self.hello = hello
         self.finished = trio.Event()  # set by the owner once the session has been cleaned up
         self.started_s = trio.current_time()
-        self.rtt_ms: float | None = None
+        self.heartbeat = Heartbeat(channel.timings)
         self.asked = rate_limits.Asked()
         self.news = 0  # number of records that this neighbour was the first to bring
         self.handled = trio.Event()  # set once the node has handled the last question that it got
@@ -80,10 +81,6 @@ class Session:
         self._send_queue = SendQueue()
         self._scope = trio.CancelScope()
         self._end: tuple[str, Fault | None] | None = None  # why it ends, and what the peer is penalised for
-        self._heard_s = self.started_s
-        self._is_delivering = False
-        self._ping = Ping(nonce=0)  # the last ping, and when it was queued
-        self._ping_s = self.started_s
         self._allowance = TokenBucket(bounds.RECEIVE_BURST_BYTES, self.started_s)
 
     @property
@@ -116,7 +113,7 @@ class Session:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_all)
-                nursery.start_soon(self._beat)
+                nursery.start_soon(self.heartbeat.run, self.send, self.end)
                 await self._read_all()
         return self._end or ("stopped", None)
 
@@ -124,7 +121,7 @@ class Session:
         try:
             while (received := await self.channel.receive_untrusted()) is not None:
                 message, size = received
-                self._heard_s = trio.current_time()
+                self.heartbeat.heard()
                 await self.stay_within_rate(size + bounds.FRAME_COST_BYTES)
                 await self._receive(message)
             self.end("the peer closed the connection")
@@ -138,9 +135,8 @@ class Session:
         match message:
             case Ping(nonce=nonce):
                 self.send(Pong(nonce=nonce))
-            case Pong(nonce=nonce):
-                if nonce == self._ping.nonce:
-                    self.rtt_ms = (self._heard_s - self._ping_s) * 1000
+            case Pong():
+                self.heartbeat.answered(message)
             case Bye(reason=reason):
                 self.end(f"the peer said bye: {reason}")
             case Hello():
@@ -148,12 +144,8 @@ class Session:
                 raise Reject(RejectReason.UNREQUESTED, "a second hello")
             case _:
                 # Without a deadline: while the session does not read, this peer feels back-pressure.
-                self._is_delivering = True
-                try:
+                with self.heartbeat.delivering():
                     await self._on_message(self, message)
-                finally:
-                    self._is_delivering = False
-                    self._heard_s = trio.current_time()
 
     def owe(self, cost_bytes: float) -> None:
         """Charge the peer an extra cost; it is read again once it has earned that."""
@@ -172,15 +164,3 @@ class Session:
             await self.channel.link.send_eof()
         except LinkBrokenError as error:
             self.end(str(error), fault=Fault.STALLED if isinstance(error, StalledError) else None)
-
-    async def _beat(self) -> None:
-        """Send pings; end the session after DEAD_S of silence, which TCP alone may not notice for hours."""
-        timings = self.channel.timings
-        while True:
-            await trio.sleep(timings.ping_interval_s)
-            silent_s = trio.current_time() - self._heard_s
-            if silent_s >= timings.dead_s and not self._is_delivering:
-                self.end(f"nothing heard for {silent_s:.0f} s")
-            ping = Ping(nonce=self._ping.nonce + 1)
-            if self.send(ping):
-                self._ping, self._ping_s = ping, trio.current_time()

@@ -49,7 +49,7 @@ _LEAST = 0.003  # share of the gradients' squares in a direction that is worth a
 _RIDGE = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
 # By the bits of a message's numbers: their unit is at most their rms over this, and more than half of that
 _LEVELS_OF_RMS = {2: 0.6, 4: 1.5, 8: 16.0}
-_LENGTH_MAX = 2.0  # of a message, in medians
+_LENGTH_MAX = 1.4  # of a message, in medians: what the most lopsided rows need
 _TINY = 1e-12
 
 Drawn = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
@@ -87,11 +87,7 @@ def calibrate(
     """Find a basis for cores of some of ``tensors``; None where there can be none.
 
     That is so for fewer than 32 examples, models whose writing layers are not known, and more label words or numbers
-    than a message can hold.
-
-    Args:
-        batch_rows: examples of a message.
-        bits: of a message's numbers, 2, 4 or 8.
+    than a message can hold. A message is of ``batch_rows`` examples, its numbers have 2, 4 or 8 ``bits``.
 
     OperatorError: the model gives numbers that are not finite.
     """

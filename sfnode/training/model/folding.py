@@ -28,16 +28,12 @@ _DROPPED_BITS = {torch.bfloat16: 16, torch.float16: 13}  # of fp32's fraction
 
 
 def fold_weights(bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights that the coefficients change, by name; the others are left out.
+    """Return the weights that the coefficients change, by name, as new tensors like those of ``base``.
 
-    Args:
-        bases: of the run.
-        epochs: epoch -> int64[CoefficientLayout.size].
-        base: W0 by name; every tensor of the manifest. Not modified. Quantised tensors count with rounded values.
+    ``base``: W0 by name; every tensor of the manifest, and not modified. Quantised ones count with rounded values.
 
-    Returns:
-        New tensors with dtype and device of ``base``. Cost: 2 m n r flops in fp64 per epoch and matrix, on the GPU if
-        ``base`` is on a CUDA device, else on the CPU; scratch: 24 bytes for each of BLOCK_ENTRIES.
+    Cost: 2 m n r flops in fp64 per epoch and matrix, on the GPU if ``base`` is on a CUDA device, else on the CPU;
+    scratch: 24 bytes for each of BLOCK_ENTRIES.
     """
     names = [tensor.name for tensor in bases.manifest.tensors]
     moved = moved_tensors(bases, epochs)
@@ -129,10 +125,7 @@ def _rounded(total: Tensor, dtype: torch.dtype, first: int) -> Tensor:
 
     Rounding to the nearest, bf16 would lose changes of less than half of a weight's last bit: half of an update of 3e-5
     to weights of 0.03, and four fifths of one of 1e-5 (measured). Rounding up in proportion to the dropped bits loses
-    nothing on average.
-
-    Args:
-        first: index of the first entry of ``total`` in its tensor.
+    nothing on average. ``first``: index of the first entry of ``total`` in its tensor.
     """
     if dtype is torch.float64:
         return total

@@ -34,9 +34,8 @@ def named_errors(
 ) -> Iterator[None]:
     """Raise OperatorError for errors of libraries within the block; running out of memory keeps its own error.
 
-    Args:
-        doing: begins the sentence, such as "X cannot be loaded". advice: ends it.
-        view: the folder that the library sees in the place of ``folder``.
+    ``doing`` begins the sentence, such as "X cannot be loaded", and ``advice`` ends it. ``view``: the folder that the
+    library sees in the place of ``folder``.
     """
     try:
         yield

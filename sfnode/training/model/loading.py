@@ -72,11 +72,8 @@ def load_causal_lm(
 ) -> PreTrainedModel:
     """Load the causal language model in ``folder``: evaluation mode, no gradients, every weight from the files.
 
-    Args:
-        folder: a folder with the files that `weight_files` lists.
-        device: where the model goes when it is complete.
-        dtype: of all weights except those that ``as_read`` changes.
-        as_read: a change of some weights right after they are read.
+    It goes to ``device`` when it is complete. All weights are of ``dtype`` except those that ``as_read`` changes right
+    after they are read.
 
     OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
     """

@@ -142,14 +142,9 @@ def laid_aside(weight: Tensor, device: torch.device) -> Tensor:
 def _mapped(weight: Tensor) -> Tensor:
     """Return a copy mapped from a temporary file, whose space is freed with the tensor."""
     plain = weight.detach().cpu().contiguous()
-    try:
-        with tempfile.NamedTemporaryFile(prefix="sfnode-weight-") as file:  # written: no later write can fail
-            file.write(plain.view(-1).view(torch.uint8).numpy().data)
-            file.flush()
-            flat = torch.from_file(file.name, shared=True, size=plain.numel(), dtype=plain.dtype)
-    except OSError as error:
-        reason = disk.describe_os_error(error)
-        raise OperatorError(
-            f"cannot write the weights that wait to {temporary_folder()}: {reason}. TMPDIR names another folder"
-        ) from None
+    doing, advice = f"write the weights that wait to {temporary_folder()}", ". TMPDIR names another folder"
+    with disk.os_errors(doing, advice), tempfile.NamedTemporaryFile(prefix="sfnode-weight-") as file:
+        file.write(plain.view(-1).view(torch.uint8).numpy().data)  # written: no later write can fail
+        file.flush()
+        flat = torch.from_file(file.name, shared=True, size=plain.numel(), dtype=plain.dtype)
     return flat.view(plain.shape)

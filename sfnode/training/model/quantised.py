@@ -69,10 +69,8 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
     """Load the causal language model in ``folder`` with weights of ``precision``, one of PRECISIONS.
 
     Each linear layer's weight is quantised before the next one is read: memory holds the quantised model and one weight
-    in the dtype of the activations.
-
-    Args:
-        device_memory: MiB that the weights may take on ``device``, while others wait (`offload`); None: no limit.
+    in the dtype of the activations. ``device_memory``: MiB that the weights may take on ``device``, while others wait
+    (`offload`); None: no limit.
 
     OperatorError: as `load_causal_lm`; torchao is not installed, or does not support ``device`` or this model; there is
     no room for the weights, which is checked before any is read.

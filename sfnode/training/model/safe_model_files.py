@@ -30,13 +30,10 @@ def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     OperatorError where a configuration in ``folder`` asks for foreign code, or no folder can be made.
     """
     check_configs(folder)
-    try:
+    with disk.os_errors("make a folder of links to the model's files", ". TMPDIR says where"):
         made = tempfile.TemporaryDirectory(prefix="sfnode-model-", ignore_cleanup_errors=True)
         for name in names:
             Path(made.name, name).symlink_to((folder / name).resolve())
-    except OSError as error:
-        text = f"cannot make a folder of links to the model's files: {disk.describe_os_error(error)}. TMPDIR says where"
-        raise OperatorError(text) from None
     with made as view:
         yield Path(view)
 

@@ -117,9 +117,7 @@ def widen(body: nn.Module, rows_min: int) -> None:
 def rows_to_widen(dtype: torch.dtype, device: str, threads: int) -> int | None:
     """Measure from how many rows on products in ``dtype`` are faster in fp32; None: never. Takes 0.3 s, once.
 
-    Args:
-        device: kind of device; nothing is measured unless it is "cpu".
-        threads: how many torch computes with.
+    Nothing is measured unless the kind of ``device`` is "cpu". ``threads``: how many torch computes with.
     """
     if device != "cpu" or dtype not in _HALVES:
         return None

@@ -225,9 +225,7 @@ def read_task(
 ) -> TaskData:
     """Read and encode the rows of both (None: none). OperatorError names the file and the place of an error.
 
-    Args:
-        judge: of answers; None: the task's own, if it has one.
-        rows: as for `PromptEncoder`.
+    ``judge``: of answers; None: the task's own, if it has one. ``rows``: as for `PromptEncoder`.
     """
     encoder = PromptEncoder(tokenizer, task, rows)
     pad = tokenizer.pad_token_id

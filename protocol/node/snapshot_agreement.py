@@ -29,10 +29,7 @@ class AttestationTable:
         """Add one attestation, with the cheapest checks first.
 
         ``teller``: the neighbour that sent it, while this node does not know yet who contributes; else None.
-
-        Raises:
-            Reject: its author cannot have made it.
-            Ignore: it cannot be used now.
+        Reject: its author cannot have made it. Ignore: it cannot be used now.
         """
         attestation = self.codec.decode_untrusted(data)
         author = attestation.author

@@ -1,6 +1,6 @@
 """An empty node joins through four peers: all honest, or one that lies in one of three ways and one that stalls.
 
-    python -m benchmarks.join_time --json
+    python -m benchmarks.join_among_impostors --json
 
 Real cores in virtual time; the joiner checks every signature. Virtual seconds hold link delays and waiting alone; what
 the joiner computes is reported beside them, in CPU seconds.

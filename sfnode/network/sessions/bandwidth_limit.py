@@ -1,0 +1,28 @@
+"""The limit in bytes a second on what a node sends to its peers, serves or fetches."""
+
+import trio
+
+from protocol.limits import PART_BYTES_MAX
+from sfnode.network.policy import TokenBucket
+
+_BURST_BYTES = 8 * PART_BYTES_MAX  # the bytes in flight of one stream: a short file is never delayed
+
+
+class Pace:
+    """Limits all that share it to ``bytes_per_s`` together; 0 means no limit."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._bucket: TokenBucket | None = None
+
+    async def wait(self, size: int) -> float:
+        """Wait until ``size`` bytes may flow; return the seconds waited."""
+        if not self._bytes_per_s:
+            return 0.0
+        now_s = trio.current_time()
+        if self._bucket is None:  # the clock runs inside trio only
+            self._bucket = TokenBucket(_BURST_BYTES, now_s)
+        wait_s = self._bucket.take(size, self._bytes_per_s, now_s)
+        if wait_s > 0:
+            await trio.sleep(wait_s)
+        return wait_s
