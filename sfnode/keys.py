@@ -66,7 +66,9 @@ async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training:
     Only a node that trains needs a key with work in it.
     """
     key, path = data_dir.identity, data_dir.identity.path
-    if not path.exists() and (author := data_dir.author()) is not None:
+    author = None if path.exists() else data_dir.author()
+    # A relay's key without the run's work has signed nothing that counts, so that nobody misses it.
+    if author is not None and has_work(manifest.admission, manifest.run_id, bytes.fromhex(author)):
         raise OperatorError(
             f"{path} is missing, but the identity {author} has run on this directory, and a new one is never made in "
             f"its place. Restore it: {pasteable('sfnode id restore BACKUP --data-dir', data_dir)}. To be somebody "

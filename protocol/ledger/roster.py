@@ -180,8 +180,15 @@ class Roster:
 
     def covers(self, statement: Statement) -> bool:
         """Return whether the statement adds nothing to those held already."""
-        held = self._held.get(statement.key, ())
-        return bool(held) and _says_nothing_new(held, statement)
+        if not (held := self._held.get(statement.key, ())):
+            return False
+        match statement.kind:
+            case StatementKind.ADMIT:
+                return True
+            case StatementKind.EXCLUDE:  # the earliest wins, so that the order of arrival does not matter
+                return held[0].from_step <= statement.from_step
+            case StatementKind.CLAIM:
+                return len(held) > statement.uses or any(each.author == statement.author for each in held)
 
     def page(self, after: bytes, count: int) -> tuple[list[bytes], bool]:
         """Return the statements of ``count`` keys after ``after``, ascending, and whether they are the last ones.
@@ -214,17 +221,6 @@ class Roster:
         if self._ordered is None:
             self._ordered = sorted(self._held)
         return self._ordered
-
-
-def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool:
-    # The earliest exclusion wins, so that the order of arrival does not matter.
-    match statement.kind:
-        case StatementKind.ADMIT:
-            return True
-        case StatementKind.EXCLUDE:
-            return held[0].from_step <= statement.from_step
-        case StatementKind.CLAIM:
-            return len(held) > statement.uses or any(each.author == statement.author for each in held)
 
 
 def _value(held: tuple[Statement, ...]) -> bytes:

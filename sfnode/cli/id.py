@@ -139,8 +139,11 @@ def _passphrase(file: Path | None, *, is_new: bool) -> str:
     if file is None:
         if not sys.stdin.isatty():
             raise OperatorError("there is no terminal to ask for the passphrase: give --passphrase-file")
-        asked: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=is_new, err=True)
-        return asked
+        try:
+            return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=is_new, err=True))
+        except UnicodeDecodeError:
+            text = "the terminal types in another encoding than its locale's (LANG): give --passphrase-file"
+            raise OperatorError(text) from None
     data = disk.read_bytes(file, "the passphrase")
     if file.stat().st_mode & 0o077:
         raise OperatorError(f"other users can read the passphrase in {file}: {pasteable('chmod 600', file)}")

@@ -37,7 +37,7 @@ SMALL_READ_BYTES = 1_024
 STRANGER_FRAMES_PER_S = 1_000.0  # before hello
 
 # --- connections ------------------------------------------------------------------------------------------------
-CONNECTIONS_MAX = 256  # fewer if the system allows fewer open files
+CONNECTIONS_MAX = 256  # inbound; fewer if the system allows fewer open files
 INBOUND_MAX = 28  # neighbours: together they take 40 MB, and 230 us for each flooded frame
 OUTBOUND_TARGET = 6  # random graphs of this degree stay connected when a third of the nodes vanish
 OUTBOUND_MAX = 8  # two more than the target, for re-checking bootstraps
@@ -51,6 +51,7 @@ HANDSHAKES_BURST = 64
 HANDSHAKE_WAIT_S = 5.0  # a connection that would wait longer is closed, before its dialler gives up at DIAL_S
 INBOUND_STREAMS_PER_PEER_MAX = 16  # one session, one identify, one ping, and room for observers
 STREAMS_PER_S = 1.0  # per peer; each takes 2 ms, and js-libp2p opens one for each ping
+STREAM_END_S = 5.0  # for the peer to end its side of a stream after us; then it is reset
 STREAMS_BURST = 8  # identify, identify-push, session, ping, files, reach
 PINGS_PER_S = 1.0  # answered on one stream of /ipfs/ping/1.0.0
 PINGS_BURST = 8

@@ -203,4 +203,5 @@ class Conversation:
         """Charge a neighbour ``seconds`` for a handled message; credit it with ``news`` new records for its place."""
         self._rate_limits.charge(peer, message, seconds, trio.current_time())
         owed_bytes = 0.0 if news else rate_limits.copies_cost_bytes(message, self._run.record_bytes, seconds)
-        self._sessions.handled(peer, news=news, owed_bytes=owed_bytes)
+        is_question = rate_limits.cost_us(message) > 0
+        self._sessions.handled(peer, is_question=is_question, news=news, owed_bytes=owed_bytes)

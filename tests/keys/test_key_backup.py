@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from protocol.crypto.keys import Signer
+from protocol.crypto.keys import KEY_BYTES, Signer
 from protocol.errors import OperatorError
-from protocol.run.manifest import sign_manifest
+from protocol.run.admission import AdmissionKind, AdmissionSpec, has_work
+from protocol.run.manifest import Manifest, sign_manifest
 from sfnode import keys
 from sfnode.keys import node_seed, read_backup, write_backup
 from sfnode.reporter import Reporter
@@ -176,6 +179,17 @@ def test_id_backup__no_terminal_and_no_file__asks_for_the_file(directory: Path, 
     assert_teaches(call("id", "backup", tmp_path / "b", "--data-dir", directory), "--passphrase-file")
 
 
+def test_id_backup__keys_of_a_terminal_with_another_encoding__are_refused(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def typed(_prompt: str) -> str:
+        return b"\xe9".decode("utf-8")
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.termui.hidden_prompt_func", typed)
+    assert_teaches(call("id", "backup", tmp_path / "b", "--data-dir", directory), "encoding", "--passphrase-file")
+
+
 def test_id_backup__passphrase_that_others_can_read__is_refused(
     directory: Path, tmp_path: Path, passphrase_file: Path
 ) -> None:
@@ -196,6 +210,30 @@ async def test_node_seed__key_is_lost__no_new_one_is_made_in_its_place(directory
         with pytest.raises(OperatorError, match=f"{AUTHOR} has run .* sfnode id restore .* sfnode id new --out"):
             await node_seed(manifest, DataDirectory(directory), is_training=is_training, reporter=reporter)
     assert not key.exists()
+
+
+async def test_node_seed__relay_without_work_is_to_train_and_its_key_is_moved_away__one_with_work_is_found(
+    tmp_path: Path,
+) -> None:
+    """The message of a key without work says so; to miss that key would leave no way to train here."""
+    data_dir, reporter = DataDirectory(tmp_path), Reporter(is_json=True)
+    admission = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=5)
+    signed = sign_manifest(replace(small_manifest(), admission=admission), OWNER)
+    manifest = signed.manifest
+    without = next(seed for seed in map(bytes, product(range(256), repeat=KEY_BYTES)) if not is_fit(manifest, seed))
+    store = Store(data_dir, signed)
+    store.save_author(Signer(without).author)
+    store.close()
+    data_dir.identity.store(without)
+    assert await node_seed(manifest, data_dir, is_training=False, reporter=reporter) == without
+    with pytest.raises(OperatorError, match="Move it away, and `sfnode join` finds a new one"):
+        await node_seed(manifest, data_dir, is_training=True, reporter=reporter)
+    data_dir.identity.path.rename(tmp_path / "moved")
+    assert is_fit(manifest, await node_seed(manifest, data_dir, is_training=True, reporter=reporter))
+
+
+def is_fit(manifest: Manifest, seed: bytes) -> bool:
+    return has_work(manifest.admission, manifest.run_id, Signer(seed).author)
 
 
 async def test_node_seed__new_directory__makes_a_key(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ ADMISSION = (
         edits=(
             Edit(
                 _ROSTER,
-                "_says_nothing_new",
+                "Roster.covers",
                 "held[0].from_step <= statement.from_step",
                 "held[0].from_step == statement.from_step",
             ),
@@ -143,7 +143,7 @@ ADMISSION = (
         edits=(
             Edit(
                 _ROSTER,
-                "_says_nothing_new",
+                "Roster.covers",
                 "len(held) > statement.uses or any(each.author == statement.author for each in held)",
                 "True",
             ),

@@ -41,7 +41,7 @@ PROCESS = (
     _mutant(
         "library-logs-to-the-root",
         "the one module that calls the root logger still does",
-        Edit(_PATCHES, "_silence", "    swarm_connection.logging = _SilentLogging()\n", ""),
+        Edit(_PATCHES, "_silence", '    swarm_connection.logging = logging.getLogger("libp2p")\n', ""),
         _OF_PATCHES + "test_log__connections_come_and_fail__library_says_nothing",
     ),
     _mutant(
@@ -136,6 +136,18 @@ STREAMS = (
         "one peer opens as many streams as it likes",
         Edit(_GUARD, "StreamGuard.handle", "self._open[peer] > bounds.INBOUND_STREAMS_PER_PEER_MAX", "False"),
         _OF_PATCHES + "test_stream_guard__peer_opens_40_streams__all_but_16_are_refused",
+    ),
+    _mutant(
+        "inbound-takes-all-connections",
+        "strangers from many networks keep the node from dialling anybody",
+        Edit(_HOST, "_build_host", "min_connections=outbound", "min_connections=0"),
+        _OF_DOORS + "test_sockets__strangers_take_all_inbound_connections__the_node_still_dials",
+    ),
+    _mutant(
+        "half-closed-streams-stay",
+        "a peer that never ends its streams leaves one more here each second",
+        Edit(_GUARD, "StreamGuard.handle", "is_done = await _has_ended(stream.muxed_stream)", "is_done = True"),
+        _OF_DOORS + "test_streams__peer_never_ends_them__are_reset_after_a_while",
     ),
     _mutant(
         "identify-without-end",

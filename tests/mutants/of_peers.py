@@ -81,7 +81,7 @@ SESSIONS = (
     _mutant(
         "first-session-stays",
         "a peer that restarts waits until its dead connection is noticed",
-        Edit(_OPEN_SESSIONS, "OpenSessions._replaces", "return True", "return False"),
+        Edit(_OPEN_SESSIONS, "OpenSessions._gives_way", "return True", "return False"),
         _OF_HANDSHAKE + "test_second_session_of_a_peer__newest_wins__first_is_told",
     ),
     _mutant(
@@ -167,14 +167,15 @@ PLACES = (
         _OF_INBOUND + "test_one_network__dials_in__gets_a_quarter_of_the_places",
     ),
     _mutant(
+        "dialled-peers-need-no-place",
+        "peers that the node has dialled dial in, and any number of them are inbound neighbours",
+        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "held.is_outbound and", "False and"),
+        _OF_INBOUND + "test_full_node__peers_that_it_dialled_dial_in__take_no_places_beyond_the_bound",
+    ),
+    _mutant(
         "nobody-gives-way",
         "those who came first keep a full node's places, however crowded their network is",
-        Edit(
-            _OPEN_SESSIONS,
-            "OpenSessions.make_place",
-            "policy.inbound_eviction.choose_to_evict(places, policy.ip_groups.ip_group_of(host))",
-            "None",
-        ),
+        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "victim = policy.", "victim = None and policy."),
         _OF_INBOUND + "test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else",
     ),
     _mutant(

@@ -19,8 +19,19 @@ from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins, parse_prox
 from sfnode.network.transport.host import DialError
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.ping import PROTOCOL as PING
+from sfnode.network.transport.reachability import PROTOCOL as REACH
 from sfnode.network.transport.stream_guard import Doorkeeper, NotAdmittedError
-from tests.support.network_nodes import HELLO, address_of, connections, dial, network, running_host, start, until
+from tests.support.network_nodes import (
+    HELLO,
+    address_of,
+    check_echo,
+    connections,
+    dial,
+    network,
+    running_host,
+    start,
+    until,
+)
 
 # --- handshakes
 
@@ -95,6 +106,23 @@ async def test_streams__opened_one_after_the_other__wait_beyond_the_burst(monkey
             assert opened is not None
             await opened.reset()
         assert trio.current_time() - started_s >= 0.25
+
+
+async def test_streams__peer_never_ends_them__are_reset_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Yamux keeps a stream until both sides have ended it, and looks at all of a connection with every frame."""
+    monkeypatch.setattr(bounds, "STREAM_END_S", 0.1)
+    async with running_host(1) as victim, running_host(2, is_listening=False) as attacker:
+        link = await attacker.dial(address_of(victim))
+        for _ in range(5):
+            opened = await attacker.open_beside(link, TProtocol(REACH))
+            assert opened is not None
+            await opened.send_all(bytes(2))
+            assert len(await opened.receive_exactly(27)) == 27
+        await until(lambda: len(connections(victim)[0].streams) == 1)  # that of the session
+        assert opened is not None
+        with pytest.raises(LinkBrokenError):
+            await opened.receive_some(1)
+        assert victim.guard.failures == 0
 
 
 async def test_identify__asked_twice_on_a_connection__is_answered_once() -> None:
@@ -178,3 +206,17 @@ async def test_sockets__more_than_the_open_files_allow__are_closed_before_a_hand
             await stream.aclose()
         await until(lambda: victim._swarm._inbound_limiter.borrowed_tokens == 0)
         await (await other.dial(address)).aclose()
+
+
+async def test_sockets__strangers_take_all_inbound_connections__the_node_still_dials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It said "this node has 3 connections already", and reached nobody."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (bounds.FILES_BESIDE + 3,) * 2)
+    async with running_host(1) as victim, running_host(2, is_listening=False) as stranger, running_host(3) as other:
+        for _ in range(3):
+            await stranger.dial(address_of(victim))
+        await until(lambda: len(connections(victim)) == 3)
+        with pytest.raises(DialError):
+            await other.dial(address_of(victim))
+        await check_echo(victim, other)

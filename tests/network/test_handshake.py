@@ -20,6 +20,7 @@ from sfnode.network.policy.addresses import parse_address, parse_bootstrap
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.handshake import exchange_hello, from_our_side, mismatch
+from sfnode.network.transport.link import Link
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
     CALM,
@@ -27,6 +28,7 @@ from tests.support.network_nodes import (
     LOOPBACK,
     MANIFEST,
     QUICK,
+    address_of,
     dial,
     liar,
     network,
@@ -186,6 +188,20 @@ async def test_fetch_manifest__nodes_of_another_run_whatever_they_say__are_refus
         assert fetched == runs[0].encode()
         assert reasons == [f"it serves run {other.hex()[:16]}, not {wanted.hex()[:16]}"]
         nursery.cancel_scope.cancel()
+
+
+async def test_fetch_manifest__all_nodes_speak_another_version__operator_error_says_which_to_update() -> None:
+    """An old program asked a new network for its manifest, again and again, without an end."""
+
+    async def refuse(link: Link) -> None:
+        theirs = f"other protocol version: {VERSION} there, {VERSION + 1} here; update the older node"
+        await link.send_all(frame(encode(Bye(reason=theirs))))
+        await link.aclose()
+
+    async with running_host(1, refuse) as newer:
+        text = f"other protocol version: {VERSION + 1} there, {VERSION} here; update the older node"
+        with pytest.raises(OperatorError, match=f"the node at {address_of(newer)} refuses this one: {text}"):
+            await fetch(Download(Wanted.manifest(None)), (address_of(newer),))
 
 
 @pytest.mark.parametrize("address", ["/ip4/127.0.0.1/tcp/4001", "localhost:4001", "/ip4/0.0.0.0/tcp/1/p2p/x", ""])

@@ -45,6 +45,15 @@ async def test_listen__port_taken_by_another_program__operator_error_names_it() 
                 pytest.fail("must not start")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+async def test_listen__every_interface_and_one_of_them__operator_error_says_so(order: int) -> None:
+    """It said that another program had just taken the port."""
+    (port,) = free_ports(1)
+    listen = [parse_listen(f"/ip4/{host}/tcp/{port}") for host in ("0.0.0.0", "127.0.0.1")]
+    with pytest.raises(OperatorError, match=f"127.0.0.1/tcp/{port} and on every interface"):
+        await host_module.check_can_listen(tuple(listen[::order]))
+
+
 async def test_listen__every_interface_of_both_families__one_port_serves_both() -> None:
     """The pair that every libp2p server is given: the listener of IPv6 took the port of IPv4, too."""
     if not socket.has_dualstack_ipv6():

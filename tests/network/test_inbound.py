@@ -19,8 +19,20 @@ from sfnode.network.policy.addresses import Address
 from sfnode.network.policy.ip_groups import Origins
 from sfnode.network.sessions.handshake import FULL, GIVE_WAY
 from sfnode.network.transport import host as host_module
+from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link
-from tests.support.network_nodes import HELLO, LOOPBACK, Node, address_of, dial, network, running_host, start, until
+from tests.support.network_nodes import (
+    HELLO,
+    LOOPBACK,
+    Node,
+    address_of,
+    dial,
+    network,
+    read_to_end,
+    running_host,
+    start,
+    until,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +121,37 @@ async def test_full_node__most_useful_neighbour__keeps_its_place(monkeypatch: py
             await useful.send_all(frame(encode(Records(request=0, data=b""))))
             async with guest(13, "127.2.0.1", node, monkeypatch):
                 assert await last_words(idle) == GIVE_WAY
+        nursery.cancel_scope.cancel()
+
+
+async def test_full_node__peers_that_it_dialled_dial_in__take_no_places_beyond_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each freed its outbound place for the next one, and so any number came in."""
+    monkeypatch.setattr(bounds, "SIMULTANEOUS_S", -1.0)
+
+    async def welcome(link: Link) -> None:
+        await link.send_all(frame(encode(HELLO)))
+        await read_to_end(link)
+        await link.aclose()
+
+    async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
+        hosts = [await stack.enter_async_context(running_host(number, welcome)) for number in range(11, 14)]
+        bootstrap = tuple(map(address_of, hosts))
+        config = NetworkConfig(listen=(LOOPBACK,), bootstrap=bootstrap, inbound_max=1, neighbours_fixed=True)
+        node = await start(nursery, network(1, config))
+        await until(_has(node, 3))
+        refused: list[str] = []
+
+        async def dial_in(host: Host) -> None:
+            link = await dial(host, node)
+            await link.send_all(frame(encode(HELLO)))
+            refused.append(await last_words(link))
+
+        for host in hosts:
+            nursery.start_soon(dial_in, host)
+        await until(lambda: len(refused) == 2 and node.network.statistics().sessions_inbound == 1)
+        assert refused == [FULL, FULL] and len(node.peers()) == 3
         nursery.cancel_scope.cancel()
 
 

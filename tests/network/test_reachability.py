@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from sfnode.network import bounds
+from sfnode.network.policy.ip_groups import Origins, parse_proxy
 from sfnode.network.transport import reachability as reach
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.reachability import DialBack, ReachAnswer, decode_answer_untrusted
@@ -47,6 +48,14 @@ async def test_reach__asked_again_at_once__dials_nobody_but_still_tells() -> Non
             answer = await ask(asker, peer, asker.addresses[0].port)
             outcomes.append(answer and answer.outcome)
         assert outcomes == [DialBack.REACHED, DialBack.NOT_NOW, DialBack.NOT_NOW]
+
+
+async def test_reach__asked_through_the_operators_proxy__dials_no_port_of_it() -> None:
+    """It told strangers which ports of the proxy are open, and that they could be reached at them."""
+    proxied = Origins(proxies=(parse_proxy("127.0.0.0/8"),))
+    async with running_host(1, origins=proxied) as peer, running_host(2) as asker:
+        answer = await ask(asker, peer, asker.addresses[0].port)
+    assert answer is not None and (answer.outcome, answer.host) == (DialBack.NOT_NOW, "127.0.0.1")
 
 
 async def test_reach__many_addresses_ask__table_and_dials_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

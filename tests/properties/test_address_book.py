@@ -4,6 +4,7 @@ without an end."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import Phase, given, settings, strategies as st
 
@@ -81,3 +82,15 @@ def test_address_book__ever_new_addresses_fail__those_that_rest_are_bounded() ->
     for number in range(bounds.ADDRESSES_RESTING_MAX + 50):
         book.tried_at(address(number), 0.0)
     assert len(book._rests) == bounds.ADDRESSES_RESTING_MAX
+
+
+@given(st.integers(1, bounds.ADDRESSES_PER_PEER_MAX + 1), st.integers(0, 2 * bounds.ADDRESSES_PER_PEER_MAX))
+def test_address_book__liar_names_addresses_of_a_bootstrap__those_of_the_operator_stay(named: int, lies: int) -> None:
+    """Of two that the operator had named, such as one of each family, the second was forgotten."""
+    operators = [replace(address(number), peer=peer(1)) for number in range(named)]
+    book = AddressBook(own_peer=OWN, bootstrap=tuple(operators), chance=random.Random(1))
+    for number in range(lies):
+        book.learn(peer(1), (address(100 + number),), source=peer(2))
+    held = book.addresses(peer(1))
+    assert held[:named] == tuple(address(number) for number in range(named))[: bounds.ADDRESSES_PER_PEER_MAX]
+    assert len(held) == min(named + lies, bounds.ADDRESSES_PER_PEER_MAX)

@@ -76,6 +76,16 @@ def test_breaker__open__closes_when_the_faults_were_long_ago() -> None:
     assert discouraging(reputation, 9, later_s) is PeerVerdict.DISCOURAGED
 
 
+def test_breaker__open__a_peer_that_is_discouraged_already_serves_its_whole_sentence() -> None:
+    """It once was free again after a minute: all that it had to do was to send garbage once more."""
+    reputation = Reputation()
+    for number in range(3):
+        reputation.met(peer(number), 0.0)
+    verdicts = [discouraging(reputation, number, 1.0) for number in (0, 1, 2, 0)]
+    assert verdicts == [PeerVerdict.DISCOURAGED] * 2 + [PeerVerdict.SPARED] * 2
+    assert reputation.discouraged(bounds.DISCOURAGED_S) == {peer(0), peer(1)}
+
+
 def test_breaker__strangers_without_a_session__neither_open_it_nor_are_spared() -> None:
     reputation = Reputation()
     reputation.met(peer(0), 0.0)

@@ -188,6 +188,28 @@ def test_install__build_of_pytorch__fits_the_card_unless_the_caller_chose(
     assert install.torch_index(build, pip_arguments) == chosen
 
 
+@pytest.mark.parametrize(("build", "is_for_cpus"), [("cpu", True), ("cuda", False)])
+def test_dockerfile__build_of_pytorch__is_the_one_asked_for_where_no_card_is_seen(
+    build: str, is_for_cpus: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No build of an image sees the card: the image for CUDA got the PyTorch of processors."""
+    step = re.search(
+        r"^RUN (case .*?)(?= \\\n    && if )", (REPOSITORY / "deploy/Dockerfile").read_text("utf-8"), re.S | re.M
+    )
+    assert step is not None
+    shell = step[1].replace("/opt/sfnode/bin/python deploy/install.py", "echo")
+    variables = {"TORCH": build, "CPU_INDEX": "https://example.org/cpu", "PIP_ARGS": ""}
+    arguments = subprocess.run(["sh", "-euc", shell], env=variables, capture_output=True, text=True, check=True).stdout
+    install, run = installer(), list[str]()
+    monkeypatch.setattr(install, "card_of_this_machine", lambda: "")
+    monkeypatch.setattr(install, "answers", lambda _address: True)
+    monkeypatch.setattr(install, "pip_install", lambda *words: run.extend(words))
+    monkeypatch.setattr(install, "compile_modules", lambda *_folders: None)
+    monkeypatch.setattr(sys, "argv", ["install.py", *arguments.split()])
+    install.main()
+    assert ("--extra-index-url" in run) is is_for_cpus
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

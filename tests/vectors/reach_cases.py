@@ -40,8 +40,8 @@ def reach() -> Document:
 class _Link:
     """The stream of one question."""
 
-    def __init__(self, question: bytes) -> None:
-        self._question = question
+    def __init__(self, question: bytes, host: str, port: int) -> None:
+        self._question, self.remote_host, self.remote_port = question, host, port
         self.answer = b""
 
     async def receive_exactly(self, count: int) -> bytes:
@@ -65,8 +65,8 @@ def _answered(questions: list[Question], from_port: int = 4_001) -> tuple[list[b
         for question in questions:
             clock.jump((question.at_ms - now_ms) / 1_000)
             now_ms = question.at_ms
-            link = _Link(struct.pack(">H", question.port))
-            await answering.answer(cast("Link", link), question.host, from_port)
+            link = _Link(struct.pack(">H", question.port), question.host, from_port)
+            await answering.answer(cast("Link", link))
             found.append(link.answer)
         return found
 

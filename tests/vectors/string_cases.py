@@ -106,12 +106,10 @@ def _sessions() -> Iterator[Case]:
         ("seen from the other end, too long after", larger, (False, 0), (True, 25_001)),
     ):
         other = larger if own == smaller else smaller
-        made = [
-            SimpleNamespace(peer=peer_of_author(other), is_outbound=is_outbound, started_s=at_ms / 1_000)
-            for is_outbound, at_ms in (older, newer)
-        ]
+        old = SimpleNamespace(peer=peer_of_author(other), is_outbound=older[0], started_s=older[1] / 1_000)
         table = cast("OpenSessions", SimpleNamespace(_own_key=own))
-        is_newer = OpenSessions._replaces(table, cast("Session", made[1]), cast("Session", made[0]))
+        new_s, is_to_outbound = newer[1] / 1_000, newer[0]
+        is_newer = OpenSessions._gives_way(table, cast("Session", old), new_s, is_to_outbound=is_to_outbound)
         given: dict[str, Any] = {"own": own.hex(), "other": other.hex()}
         for age, (is_outbound, at_ms) in (("older", older), ("newer", newer)):
             given[age] = {"is_own_dial": is_outbound, "at_ms": at_ms}

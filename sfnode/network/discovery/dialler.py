@@ -220,12 +220,10 @@ class Dialler:
         """Note one failed try of a peer, with the reason of each address."""
         retry_in_s = self._book.failed(peer, trio.current_time(), at_least_s=at_least_s)
         for address, reason in reasons.items():
-            earlier = self._reports.pop(str(address), None)
+            where = str(address)
+            earlier = self._reports.pop(where, None)
             failures = earlier.failures + 1 if earlier else 1
-            report = DialReport(address=str(address), reason=reason, failures=failures, retry_in_s=retry_in_s)
-            self._reports[str(address)] = report
-            log(
-                logging.DEBUG, "dial_not_answered", address=str(address), reason=reason, retry_in_s=round(retry_in_s, 1)
-            )
+            self._reports[where] = DialReport(address=where, reason=reason, failures=failures, retry_in_s=retry_in_s)
+            log(logging.DEBUG, "dial_not_answered", address=where, reason=reason, retry_in_s=round(retry_in_s, 1))
         for oldest in tuple(self._reports)[: -bounds.DIAL_REPORTS_MAX]:
             del self._reports[oldest]

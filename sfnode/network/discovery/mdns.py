@@ -83,15 +83,11 @@ class LocalDiscovery:
                     self._answer_from_s = now_s + bounds.MDNS_ANSWER_INTERVAL_S
                     for index in self._interfaces():
                         self._announce(index)
-            case mdns_packets.Announcement(addresses=texts, run=run) if run in (
-                "",
-                self._run,
-            ):  # older releases name no run
+            # Older releases name no run.
+            case mdns_packets.Announcement(addresses=texts, run=run) if run in ("", self._run):
                 for address in believable(texts, source):
                     if address.peer != self._peer:
                         self._found(address)
-            case mdns_packets.Announcement() | None:
-                pass
 
     def _announce(self, index: int) -> None:
         """Announce on one interface the addresses at which we can be dialled over it."""
@@ -103,10 +99,8 @@ class LocalDiscovery:
             for address in self._listening()
             if address.kind == "ip4" and (address.is_wildcard or address.host == host)
         )
-        if own:
-            self._send(
-                index, mdns_packets.encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX], self._run)
-            )
+        if own := own[: bounds.MDNS_ADDRESSES_MAX]:
+            self._send(index, mdns_packets.encode_announcement(self._label, own, self._run))
 
     def _interfaces(self) -> list[int]:
         """Return all interfaces but loopback: nodes on one machine hear each other over the others."""

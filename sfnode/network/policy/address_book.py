@@ -24,6 +24,7 @@ class PeerRow:
 @dataclass(slots=True, kw_only=True)
 class _Entry:
     addresses: list[Address] = field(default_factory=list)  # without the peer id
+    given: frozenset[Address] = frozenset()  # those of them that the operator named
     last_success_unix_ms: int = 0
     failures: int = 0
     due_s: float = 0.0  # not dialled before this time
@@ -50,6 +51,7 @@ class AddressBook:
             if address.peer is not None and address.peer != own_peer:
                 entry = self._entries.setdefault(address.peer, _Entry(is_bootstrap=True))
                 _remember(entry, address)
+                entry.given = frozenset(entry.addresses)
 
     # --- persistence
 
@@ -224,10 +226,16 @@ class AddressBook:
 
 
 def _remember(entry: _Entry, address: Address) -> None:
-    """Append an address; if there are too many, drop the second one (the first is the last good one)."""
+    """Append an address. If there are too many, drop the second that the operator did not name.
+
+    The first is the last good one.
+    """
     bare = replace(address, peer=None)
     if bare in entry.addresses:
         return
     if len(entry.addresses) >= bounds.ADDRESSES_PER_PEER_MAX:
-        del entry.addresses[1]
+        others = [each for each in entry.addresses[1:] if each not in entry.given]
+        if not others:
+            return
+        entry.addresses.remove(others[0])
     entry.addresses.append(bare)

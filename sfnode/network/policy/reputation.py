@@ -117,7 +117,7 @@ class Reputation:
     # --- helpers
 
     def _discourage(self, peer: PeerId, until_s: float) -> None:
-        self._until_s[peer] = until_s
+        self._until_s[peer] = max(until_s, self._until_s.get(peer, until_s))  # being spared shortens nothing
         if len(self._until_s) > bounds.DISCOURAGED_MAX:
             del self._until_s[min(self._until_s, key=self._until_s.__getitem__)]
 

@@ -245,11 +245,11 @@ async def fetch(
     """Fetch a document from the nodes at these addresses and check its hash if that is known.
 
     It tries the addresses in turn without end, with growing pauses, under a new identity. It calls ``on_failure`` after
-    each failure. Put a deadline around it to give up. OperatorError without an address, or if all are in another run.
+    each failure. Put a deadline around it to give up. OperatorError: no address, or all are of another run or version.
     """
     if not addresses:
         raise OperatorError("no bootstrap address: name at least one node of the run")
-    report, elsewhere = on_failure or (lambda _report: None), dict[Address, str]()
+    report, lasting = on_failure or (lambda _report: None), dict[Address, str]()
     host = Host(identity_seed=secrets.token_bytes(32), on_inbound=lambda link: link.aclose())
     rounds = ((number, address) for number in itertools.count(1) for address in addresses)
     async with host.running(()):
@@ -260,16 +260,20 @@ async def fetch(
             try:
                 return await _fetch_from(host, address, download, agent, timings or Timings())
             except OtherRunError as error:
-                elsewhere[address], reason = str(error), f"it {error}"
-            except (DialError, LinkBrokenError, RefusedError, Reject) as error:
+                lasting[address] = f"{error}. Ask whoever gave you the address which run they mean"
+                reason = f"it {error}"
+            except RefusedError as error:
                 reason = str(error)
-            if len(elsewhere) == len(set(addresses)):
+                lasting |= {address: f"refuses this one: {reason}"} if error.is_lasting else {}
+            except (DialError, LinkBrokenError, Reject) as error:
+                reason = str(error)
+            if len(lasting) == len(set(addresses)):
                 break
             report(DialReport(address=str(address), reason=reason, failures=attempt, retry_in_s=pause_s))
             if address == addresses[-1]:
                 await trio.sleep(pause_s)
-    address, found = elsewhere.popitem()
-    raise OperatorError(f"the node at {address} {found}. Ask whoever gave you the address which run they mean")
+    address, found = lasting.popitem()
+    raise OperatorError(f"the node at {address} {found}")
 
 
 async def _fetch_from(host: Host, address: Address, download: Download, agent: str, timings: Timings) -> bytes:

@@ -19,7 +19,7 @@ class OpenSessions:
     def __init__(self, own_peer: PeerId, origins: policy.Origins = policy.ip_groups.DEFAULT_ORIGINS) -> None:
         self._own_key = policy.author_of_peer(own_peer)
         self._sessions: dict[PeerId, Session] = {}
-        self._arriving: list[PeerId] = []
+        self._arriving: list[Session] = []  # those that wait for their predecessor to end
         self._reputation = policy.reputation.Reputation()
         self._origins = origins
 
@@ -34,7 +34,7 @@ class OpenSessions:
 
     def served(self) -> frozenset[PeerId]:
         """Return peers that need no dial: their session runs, or waits for its predecessor to end."""
-        return self.peers() | frozenset(self._arriving)
+        return self.peers() | {session.peer for session in self._arriving}
 
     def count(self, *, is_outbound: bool) -> int:
         return sum(session.is_outbound == is_outbound for session in self._sessions.values())
@@ -56,22 +56,29 @@ class OpenSessions:
             return False
         return session.send(message)
 
-    def handled(self, peer: PeerId, *, news: int, owed_bytes: float) -> None:
-        """Credit the peer of a handled message with ``news`` new records, and charge it ``owed_bytes``."""
+    def handled(self, peer: PeerId, *, is_question: bool, news: int, owed_bytes: float) -> None:
+        """Credit the peer of a handled message with ``news`` new records, and charge it ``owed_bytes``.
+
+        After a question, read the peer's next one.
+        """
         session = self._sessions.get(peer)
         if session is not None:
             session.news += news
             session.owe(owed_bytes)
-            session.handled.set()
+            if is_question:  # what came before the question may be handled only now
+                session.handled.set()
 
     def make_place(self, peer: PeerId, host: str, inbound_max: int) -> bool:
         """Return whether a peer at IP address ``host`` gets an inbound place; another session may be ended for it."""
-        if peer in self._sessions:
-            return True
+        held, now_s = self._sessions.get(peer), trio.current_time()
+        if held and not (held.is_outbound and self._gives_way(held, now_s, is_to_outbound=False)):
+            return True  # it takes the place of its earlier session, or none
         places = self._inbound_places()
         if not self._origins.has_group_room(host, [place.group for place in places], inbound_max):
             return False
-        if len(places) < inbound_max:
+        arriving = (each for each in self._arriving if not each.is_outbound)
+        more = sum((old := self._sessions.get(each.peer)) is None or old.is_outbound for each in arriving)
+        if len(places) + more < inbound_max:
             return True
         victim = policy.inbound_eviction.choose_to_evict(places, policy.ip_groups.ip_group_of(host))
         if victim is not None:
@@ -101,14 +108,14 @@ class OpenSessions:
     async def add(self, session: Session) -> bool:
         """Make this the peer's session once an older one has ended; return False if the older one stays."""
         while (older := self._sessions.get(session.peer)) is not None:
-            if not self._replaces(session, older):
+            if not self._gives_way(older, session.started_s, is_to_outbound=session.is_outbound):
                 return False
             older.say_bye(DUPLICATE)
-            self._arriving.append(session.peer)
+            self._arriving.append(session)
             try:
                 await older.finished.wait()
             finally:
-                self._arriving.remove(session.peer)
+                self._arriving.remove(session)
         self._sessions[session.peer] = session
         self._reputation.met(session.peer, trio.current_time())
         return True
@@ -117,16 +124,15 @@ class OpenSessions:
         if self._sessions.get(session.peer) is session:
             del self._sessions[session.peer]
 
-    def _replaces(self, new: Session, old: Session) -> bool:
-        """Return whether ``new`` replaces ``old``.
+    def _gives_way(self, old: Session, new_started_s: float, *, is_to_outbound: bool) -> bool:
+        """Return whether a session gives way to a new one with the same peer.
 
         The newer one wins: a restarted peer must not wait until we notice that its old connection is dead. If both ends
         dialled at the same time, both must keep the same session: the one dialled by the node with the smaller key.
         """
-        if new.is_outbound == old.is_outbound or new.started_s - old.started_s > bounds.SIMULTANEOUS_S:
+        if is_to_outbound == old.is_outbound or new_started_s - old.started_s > bounds.SIMULTANEOUS_S:
             return True
-        we_are_smaller = self._own_key < policy.author_of_peer(new.peer)
-        return new.is_outbound == we_are_smaller
+        return is_to_outbound == (self._own_key < policy.author_of_peer(old.peer))
 
     def describe(self, session: Session, book: policy.AddressBook) -> PeerState:
         known = book.addresses(session.peer)

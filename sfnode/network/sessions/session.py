@@ -76,7 +76,7 @@ class Session:
         self.heartbeat = Heartbeat(channel.timings)
         self.asked = rate_limits.Asked()
         self.news = 0  # number of records that this neighbour was the first to bring
-        self.handled = trio.Event()  # set once the node has handled the last message that it got
+        self.handled = trio.Event()  # set once the node has handled the last question that it got
         self._on_message = on_message
         self._send_queue = SendQueue()
         self._scope = trio.CancelScope()

@@ -74,8 +74,7 @@ class Host:
         if len(identity_seed) != 32:
             raise ValueError(f"an Ed25519 seed has 32 bytes, got {len(identity_seed)}")
         patches.patch_library()
-        self._connections_max = connections_max()
-        self._host = _build_host(identity_seed, self._connections_max)
+        self._host = _build_host(identity_seed, connections_max())
         self._swarm: Any = self._host.get_network()
         self._on_inbound = on_inbound
         self.slips = slips or Slips()
@@ -85,7 +84,7 @@ class Host:
         patches.identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
-        self.serve_beside(TProtocol(reach.PROTOCOL), reach.Reachability().answer_link)
+        self.serve_beside(TProtocol(reach.PROTOCOL), reach.Reachability(origins).answer)
         self.serve_beside(TProtocol(ping.PROTOCOL), ping.answer_pings)
         self.peer = PeerId(str(self._host.get_id()))
         self.addresses: tuple[Address, ...] = ()  # listening addresses with the real ports; set by ``running``
@@ -143,8 +142,6 @@ class Host:
         assert address.peer is not None, "only addresses with a peer id are dialled"
         if address.peer == self.peer:
             raise DialError("this is the node itself")
-        if len(self._swarm.get_connections()) >= self._connections_max:
-            raise DialError(f"this node has {self._connections_max} connections already")
         try:
             with trio.fail_after(bounds.DIAL_S):
                 stream = await _connect(address)
@@ -234,14 +231,15 @@ class Host:
             await self._on_inbound(Link(muxed, stream.muxed_stream, is_outbound=False))
 
 
-def _build_host(identity_seed: bytes, connections_max: int) -> Any:
+def _build_host(identity_seed: bytes, inbound_max: int) -> Any:
     key_pair = create_new_key_pair(identity_seed)
     noise = NoiseTransport(key_pair, noise_privkey=create_new_noise_key_pair().private_key)
+    outbound = bounds.OUTBOUND_MAX + bounds.DIALS_AT_ONCE_MAX
     connections = ConnectionConfig(
-        max_connections=connections_max,
-        min_connections=0,
-        low_watermark=0,
-        high_watermark=connections_max,
+        max_connections=inbound_max + outbound,
+        min_connections=outbound,  # never taken by inbound ones
+        low_watermark=outbound,
+        high_watermark=inbound_max + outbound,
         max_connections_per_peer=bounds.CONNECTIONS_PER_PEER_MAX,
     )
     return new_host(
@@ -255,7 +253,10 @@ def _build_host(identity_seed: bytes, connections_max: int) -> Any:
 
 async def check_can_listen(listen: tuple[Address, ...]) -> None:
     """Raise OperatorError with the system's reason if an address cannot be listened on; the library hides it."""
+    everywhere = {(address.kind, address.port) for address in listen if address.is_wildcard and address.port}
     for address in listen:
+        if not address.is_wildcard and (address.kind, address.port) in everywhere:
+            raise OperatorError(f"cannot listen on {address.transport} and on every interface, which has it: give one")
         family = socket.AF_INET if address.kind == "ip4" else socket.AF_INET6
         try:
             with trio.socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -93,18 +93,10 @@ def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> list[
 # --- logging ------------------------------------------------------------------------------------------------------
 
 
-class _SilentLogging:
-    """Replaces ``logging`` in swarm_connection.py, which calls the *root* logger on every inbound connection (365)."""
-
-    def debug(self, *_arguments: object, **_named: object) -> None:
-        """Drop the log line."""
-
-    info = warning = error = debug
-
-
 def _silence() -> None:
     """Silence libp2p's loggers: they report ordinary events (a peer went away) as errors with tracebacks on stderr."""
-    swarm_connection.logging = _SilentLogging()
+    # It calls the *root* logger on every inbound connection (swarm_connection.py:365).
+    swarm_connection.logging = logging.getLogger("libp2p")
     names = [name for name in logging.root.manager.loggerDict if name == "libp2p" or name.startswith("libp2p.")]
     for name in ["libp2p", *names]:
         logger = logging.getLogger(name)

@@ -14,6 +14,7 @@ from enum import IntEnum
 import trio
 
 from sfnode.network import bounds
+from sfnode.network.policy import Origins, ip_groups
 from sfnode.network.transport.link import Link, LinkBrokenError
 
 PROTOCOL = "/sfnode/reach/1"
@@ -27,7 +28,7 @@ class DialBack(IntEnum):
     NOT_ASKED = 0
     REACHED = 1
     NOT_REACHED = 2
-    NOT_NOW = 3  # asked too often, or the node is busy
+    NOT_NOW = 3  # asked too often, or through a proxy, or the node is busy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,32 +47,34 @@ class ReachAnswer:
 
 
 class Reachability:
-    """Answers peers. Makes at most REACH_AT_ONCE_MAX dials at a time, and one per REACH_INTERVAL_S to each address."""
+    """Answers peers. Makes at most REACH_AT_ONCE_MAX dials at a time, and one per REACH_INTERVAL_S to each address.
 
-    def __init__(self) -> None:
+    A proxy of the operator is never dialled: a stranger behind it would learn which of its ports are open.
+    """
+
+    def __init__(self, origins: Origins = ip_groups.DEFAULT_ORIGINS) -> None:
+        self._origins = origins
         self._dialling = 0
         self._dialled_s: dict[str, float] = {}
 
-    async def answer_link(self, link: Link) -> None:
-        """Answer a peer that asks how we see it; ignore a broken stream."""
-        with suppress(LinkBrokenError):
-            await self.answer(link, link.remote_host, link.remote_port)
-
-    async def answer(self, link: Link, host: str, port: int) -> None:
-        """Answer one question of a peer that we see at ``host`` and ``port``; ignore an incomplete question."""
-        with trio.move_on_after(bounds.REACH_ANSWER_S):
+    async def answer(self, link: Link) -> None:
+        """Answer one question of a peer how we see it; ignore an incomplete one, and a broken stream."""
+        host = link.remote_host
+        with suppress(LinkBrokenError), trio.move_on_after(bounds.REACH_ANSWER_S):
             request = await link.receive_exactly(_REQUEST.size)
             if len(request) < _REQUEST.size:
                 return
             outcome = await self._dial_back(host, _REQUEST.unpack(request)[0])
             address = ipaddress.ip_address(host.partition("%")[0])
             seen = ipaddress.IPv6Address(f"::ffff:{address}") if address.version == 4 else address
-            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), seen.packed, port)
+            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), seen.packed, link.remote_port)
             await link.send_all(answer)
 
     async def _dial_back(self, host: str, port: int) -> DialBack:
         if port == 0:
             return DialBack.NOT_ASKED
+        if self._origins.crowd_of(host) is None:
+            return DialBack.NOT_NOW
         now_s = trio.current_time()
         recent = {known: at for known, at in self._dialled_s.items() if now_s - at < bounds.REACH_INTERVAL_S}
         self._dialled_s = recent

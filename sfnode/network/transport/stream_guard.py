@@ -9,10 +9,11 @@ import logging
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
+from libp2p.exceptions import BaseLibp2pError
 
 from sfnode.event_log import log
 from sfnode.network import bounds
@@ -56,7 +57,7 @@ class StreamGuard:
                     wait_s = self._turns.take(str(peer), trio.current_time(), wait_s_max=math.inf)
                     await trio.sleep(wait_s or 0.0)  # short, since the peer's open streams are few
                     await self._handler(stream)
-                    is_done = True
+                    is_done = await _has_ended(stream.muxed_stream)
             if not is_done:
                 with Boundary(failed):
                     await stream.reset()
@@ -64,6 +65,16 @@ class StreamGuard:
             self._open[peer] -= 1
             if not self._open[peer]:
                 del self._open[peer]
+
+
+async def _has_ended(muxed: Any) -> bool:
+    """Let the peer end its side of a stream that was handled; return whether it has done so within STREAM_END_S.
+
+    Until then yamux keeps the stream, and every frame of the connection costs more for it.
+    """
+    with trio.move_on_after(bounds.STREAM_END_S), suppress(BaseLibp2pError):
+        await muxed.read(1)  # only its end is due
+    return bool(muxed.closed)
 
 
 class NotAdmittedError(Exception):
