@@ -100,9 +100,13 @@ def opposite(method: Method, q: Sequence[int]) -> tuple[int, ...]:
     Normalised ones have their whole energy already. A dense message gets all that it may have, and claims all rows.
     """
     if method.is_dense:
-        # Rounding towards zero keeps the energy within its bound
-        factor = math.sqrt(method.energy_max / max(1, sum(each * each for each in q[1:])))
-        return (method.directions, *(max(-method.clip, min(method.clip, int(-factor * each))) for each in q[1:]))
+        turned = -np.array(q[1:], dtype=np.float64)
+        longest = math.sqrt(method.energy_max / max(1.0, float(turned @ turned)))
+        for share in range(100, 0, -1):  # rounding adds to it
+            numbers = np.clip(np.rint(share / 100 * longest * turned), -method.clip, method.clip).astype(np.int64)
+            if int(numbers @ numbers) <= method.energy_max:
+                break
+        return (method.directions, *numbers.tolist())
     if method.scalar is ScalarKind.NORMALISED:
         return tuple(-each for each in q)
     return tuple(-method.clip if each > 0 else method.clip for each in q)
