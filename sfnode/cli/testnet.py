@@ -39,6 +39,7 @@ _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
 _TASK = example_files.EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
+_SHOWN_MAX = 12  # nodes that a line of progress names
 _STEPS_IN_WORDS = f"{demo.STEPS}, and {RewardOptions.usual_steps} with --reward"
 
 
@@ -200,6 +201,15 @@ def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -
         )
 
 
+def _steps(nodes: Sequence[LocalNode]) -> str:
+    """Return the steps of all nodes in words, of many nodes the lowest and the highest."""
+    steps = {node.name: node.status.node.step if node.status else "-" for node in nodes}
+    if len(nodes) <= _SHOWN_MAX:
+        return ", ".join(f"{name} {step}" for name, step in steps.items())
+    made = [step for step in steps.values() if isinstance(step, int)]
+    return f"{len(made)} of {len(nodes)} nodes at {min(made, default=0)} to {max(made, default=0)}"
+
+
 class _View:
     """Shows the network on stderr while it works: a live table on a terminal, else a line every few seconds."""
 
@@ -214,12 +224,11 @@ class _View:
     def show(self, nodes: Sequence[LocalNode]) -> None:
         """Show the present state of all nodes."""
         self._table = _table(nodes, self._quality)
-        steps = [f"{node.name} {node.status.node.step if node.status else '-'}" for node in nodes]
         found = [node.status.training.loss for node in nodes if node.status is not None]
         losses = [loss for loss in found if loss is not None]
         mean = f"{self._quality.name} {self._quality.figure(sum(losses) / len(losses), 3)}" if losses else "starting"
-        works = [f"{node.name} evaluates: {_rows(*node.evaluating)}" for node in nodes if node.evaluating]
-        self._say(f"steps: {', '.join(steps)}; {mean}", *works, below_table=works)
+        works = [f"{node.name} evaluates: {_rows(*node.evaluating)}" for node in nodes if node.evaluating][:_SHOWN_MAX]
+        self._say(f"steps: {_steps(nodes)}; {mean}", *works, below_table=works)
 
     def show_rows(self, done: int, total: int) -> None:
         """Say how many rows of the last evaluation are done."""

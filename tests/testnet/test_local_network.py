@@ -81,6 +81,20 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
 
 
+def test_view__many_nodes__are_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """64 names and steps were 700 characters, every two seconds."""
+    process: Any = SimpleNamespace(new_events=list)
+    nodes = [LocalNode(name=f"node{number}", process=process, is_late=False) for number in range(64)]
+    for step, node in enumerate(nodes[:62]):
+        status: Any = SimpleNamespace(node=SimpleNamespace(step=step), training=SimpleNamespace(loss=0.5))
+        node.status = status
+    view = _View(Quality(is_reward=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sfnode.cli.testnet._table", lambda *_: None)
+        view.show(nodes)
+    assert capsys.readouterr().err == "steps: 62 of 64 nodes at 0 to 61; loss 0.500\n"
+
+
 async def test_testnet__time_is_up_while_a_node_starts__says_so(tmp_path: Path, autojump_clock: MockClock) -> None:
     """It said of a node at work that it "did nothing for 0 s"."""
     signed = sign_manifest(small_manifest(), OWNER)
