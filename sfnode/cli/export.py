@@ -11,7 +11,8 @@ from sfnode.cli.option_values import FolderPath
 from sfnode.cli.remembered_options import model_of
 from sfnode.extras import check_can_train
 from sfnode.run import found_model
-from sfnode.storage import AtStep, DataDirectory, evaluations
+from sfnode.status import learning
+from sfnode.storage import AtStep, DataDirectory
 from sfnode.worker_protocol import FLOATS
 
 
@@ -57,7 +58,7 @@ def export(
     from sfnode.training.model import loading
 
     check_free(out, force, (data_dir.path,))
-    if at_step is None and (said := evaluations.better_before_in_words(data_dir.evaluations.read())):
+    if at_step is None and (said := learning.better_before_in_words(data_dir.evaluations.read())):
         click.echo(f"Warning: {said}", err=True)
     run = open_run(data_dir.path)
     coefficients, bases = run.state(at_step).coefficients, run.bases()

@@ -14,8 +14,8 @@ from sfnode.status import (
     StatusWords,
     admission_of,
     author_names,
-    describe_learning,
     health_of,
+    learning,
     read_status,
     sparkline,
 )
@@ -47,7 +47,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool) -> None:
         print_json(current.to_json())
     else:
         _show(current)
-    if why := describe_learning(current):
+    if why := learning.describe_learning(current):
         click.echo(f"Warning: {printable(why)}", err=True)
     code, trouble = health_of(current)
     if code:

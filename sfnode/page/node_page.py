@@ -19,7 +19,7 @@ from sfnode.page.run_facts import contributions_to, facts_of
 from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.run import purpose_of
-from sfnode.status import Names, Status, StatusWords, author_names, describe_learning, health_of, last_status
+from sfnode.status import Names, Status, StatusWords, author_names, health_of, last_status, learning
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
 
 _ANSWERS_MAX = 4
@@ -114,7 +114,7 @@ class Page:
         return {
             "points": [(each.step, self._figure(each.loss), round(each.accuracy, 5)) for each in found],
             "best_step": None if best is None else best.step,
-            "is_worse": evaluations.has_become_worse(found),
+            "is_worse": learning.has_become_worse(found),
         }
 
     def _figure(self, loss: float) -> float:
@@ -178,7 +178,7 @@ def _status(status: Status) -> Sections:
     shown = {name: value for name, value in status.to_json().items() if name not in _NOT_SHOWN}
     words = StatusWords(status)
     texts = {
-        "trouble": health_of(status)[1] or describe_learning(status),
+        "trouble": health_of(status)[1] or learning.describe_learning(status),
         "stage": words.stage,
         "pace": words.pace,
         "left": words.time_left,

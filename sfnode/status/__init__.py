@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from sfnode.lazy_faces import lazy_face
 
 if TYPE_CHECKING:
-    from sfnode.status import author_names
+    from sfnode.status import author_names, learning
     from sfnode.status.author_names import Names
     from sfnode.status.health import ADMITTED, Health, admission_of, health_of
-    from sfnode.status.learning import describe_learning
     from sfnode.status.node_status import LifeStatistics, ModelProgress, ModelStage, Status, last_status, read_status
     from sfnode.status.sentences import StatusWords
     from sfnode.status.status_detail import CurveStatistics, LossPoint, News, StatusDetail, sparkline, thinned

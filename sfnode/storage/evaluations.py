@@ -1,7 +1,6 @@
 """A node's results on held-out data, in files next to the ledger: step by step, and what the run has given."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,17 +14,11 @@ from sfnode.storage.disk import read_bytes, write_json
 BEST_STEP: Literal["best"] = "best"
 AtStep = int | Literal["best"]
 
-_LATER = 3  # how many evaluations after the best one decide whether the run gets worse
-_WORSE = 1.05  # their mean loss, as a multiple of the best loss
-_REWARD_LOST = 0.05  # or the part of the best mean reward that is gone
-_NOISES = 2.0  # if it is more than these standard errors of a mean reward
 # What a model is called wherever it is measured
 ALONE = "the model alone"
 NOW = "the run now"
 OWN_ALONE = "own data alone"
 HOW_TO_MEASURE = f"`sfnode eval --compare` measures {ALONE}, {NOW} and {OWN_ALONE}"
-_ONE_ANSWER = 0.95  # the share of the prompts from which one answer is an answer to everything
-_SHARE_GAINED = 0.25  # or what the commonest answer has gained since the best step, where rewards have fallen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,58 +160,3 @@ def gain_of(evaluations: Sequence[EvaluatedStep]) -> Gain | None:
     if not evaluations or evaluations[0].step:
         return None
     return Gain(before=evaluations[0], own=None, after=evaluations[-1])
-
-
-def has_become_worse(evaluations: Sequence[EvaluatedStep]) -> bool:
-    """Return whether the last three evaluations, all after the best, have a mean loss above 105 % of the best loss.
-
-    Of rewards, whether a twentieth of the best mean reward is gone, and more than chance explains: near the whole
-    reward, a twentieth of the loss is a fraction of one answer.
-    """
-    best = best_of(evaluations)
-    later = [each.loss for each in evaluations[-_LATER:] if best is not None and each.step > best.step]
-    if best is None or len(later) < _LATER:
-        return False
-    mean = sum(later) / _LATER
-    if best.reward is None:
-        return mean > _WORSE * best.loss
-    return mean - best.loss > max(_REWARD_LOST * best.reward, _noise(best))
-
-
-def one_answer_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
-    """Return that the model gives one answer to nearly all held-out prompts, where it is often wrong; else nothing.
-
-    Also where an answer spreads while the rewards fall below those of the best step by more than chance.
-    """
-    best, last = best_of(evaluations), evaluations[-1] if evaluations else None
-    if best is None or last is None or last.spread is None or last.reward is None or last.step == 0:
-        return ""
-    share, noise = last.spread.share, _noise(last)
-    is_constant = share >= _ONE_ANSWER and last.reward < share - noise
-    before = best.spread.share if best.spread else share
-    is_spreading = share > before + _SHARE_GAINED and last.loss - best.loss > noise
-    if not is_constant and not is_spreading:
-        return ""
-    since = f", after {1 - best.loss:.2f} at step {best.step}" if best.step < last.step else ""
-    why = "cannot learn where all answers are the same" if is_constant else "comes nearer to one answer for everything"
-    return (
-        f"the model gives one answer to {100 * share:.1f} % of the prompts (mean reward {last.reward:.2f}{since}), and "
-        f"{why}. Make a run with balanced prompts or a lower --learning-rate"
-    )
-
-
-def better_before_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
-    """Return which step had a better model than the last one, where that is no chance; else nothing."""
-    best = best_of(evaluations)
-    if best is None or best.step == evaluations[-1].step:
-        return ""
-    if not has_become_worse(evaluations) and not one_answer_in_words(evaluations):
-        return ""
-    quality, last = Quality(best.reward is not None), evaluations[-1]
-    figures = f"{quality.figure(last.loss)} at step {last.step}, {quality.figure(best.loss)} at step {best.step}"
-    return f"the {quality.name} on held-out data was better before: {figures}. Take that model with --at-step best"
-
-
-def _noise(found: EvaluatedStep) -> float:
-    # The variance of rewards in 0...1 is at most that of right or wrong; one answer more than there are, so never 0
-    return _NOISES * math.sqrt((found.loss * (1 - found.loss) + 1 / (found.rows + 1)) / (found.rows + 1))

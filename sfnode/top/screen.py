@@ -20,8 +20,8 @@ from sfnode.status import (
     StatusWords,
     admission_of,
     author_names,
-    describe_learning,
     health_of,
+    learning,
     read_status,
     sparkline,
 )
@@ -59,7 +59,7 @@ class NodeView:
         """Return warnings for the operator, the worst first; each is a sentence without its full stop."""
         if self.trouble or self.status is None:
             return [self.trouble] if self.trouble else []
-        return [text for text in (health_of(self.status)[1], describe_learning(self.status)) if text]
+        return [text for text in (health_of(self.status)[1], learning.describe_learning(self.status)) if text]
 
 
 def look(view: NodeView) -> NodeView:

@@ -75,7 +75,7 @@ async def worker_process(*, threads: int | None = None, patience: int = 1) -> As
     """
     with _socket_folder() as folder:
         socket = Path(folder) / "worker.sock"
-        arguments = ("--socket", str(socket), "--threads", str(threads or default_threads()))
+        arguments = ("--socket", str(socket), "--threads", str(threads or TrainingConfig.default_threads()))
         # Its stdout must not be ours: a node prints JSON there. Its messages for people come on stderr.
         program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
         child = running(program, is_heard=False, leave_s=STOP_S)
@@ -114,11 +114,6 @@ async def _fate(process: trio.Process) -> str:
     if process.returncode < 0:
         return f" (killed by {signal.Signals(-process.returncode).name})"
     return f" (exit code {process.returncode}; its last output says why)"
-
-
-def default_threads() -> int:
-    """Return all cores but one, which the network needs: without a spare core a step is 15 times slower."""
-    return max(1, (os.cpu_count() or 1) - 1)
 
 
 async def _wait_until_listening(process: trio.Process, socket: Path, patience: int) -> None:

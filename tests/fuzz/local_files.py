@@ -24,7 +24,7 @@ from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.saved_peers import decode_rows, encode_rows
-from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, describe_learning, read_status
+from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, learning, read_status
 from sfnode.storage import disk
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.stored_records import replay
@@ -90,7 +90,7 @@ def check_status(data: bytes) -> None:
         except OperatorError:
             return
     StatusWords(status).progress_line.encode()
-    describe_learning(status).encode()
+    learning.describe_learning(status).encode()
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from tests.mutants.patch import Edit
 _REWARD = "protocol.run.reward"
 _JSON = "protocol.run.bounded_json"
 _TASK = "protocol.run.task"
-_CHECKER = "sfnode.rewards.checker"
+_CHECKER = "sfnode.rewards.rule_checker"
 _RULES = Vectors(("manifests.json",))
 _CHECKS = Vectors(("checks.json",))
-_LONGEST = "tests/rewards/test_checker.py::test_reward__of_the_longest_answers__takes_no_time"
+_LONGEST = "tests/rewards/test_rule_checker.py::test_reward__of_the_longest_answers__takes_no_time"
 
 RULES = (
     Mutant(

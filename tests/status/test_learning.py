@@ -9,7 +9,7 @@ import pytest
 
 from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.status import LossPoint
-from sfnode.status.learning import describe_learning, has_fallen
+from sfnode.status.learning import describe_learning, has_become_worse, has_fallen
 from sfnode.storage.evaluations import EvaluatedStep
 from tests.support.statuses import DETAIL, STATUS, changed
 
@@ -71,3 +71,17 @@ def test_loss_series__long_run__stays_short_and_keeps_the_mean() -> None:
     assert series.points[0].loss == pytest.approx(series.points[0].step / 2)
     widths = {b.step - a.step for a, b in zip(series.points, series.points[1:], strict=False)}
     assert len(widths) == 1
+
+
+@pytest.mark.parametrize(
+    ("measured", "is_worse"),
+    [
+        ((0.7, 0.4, 0.45, 0.45, 0.45), True),
+        ((0.7, 0.4, 0.41, 0.41, 0.41), False),  # within five per cent
+        ((0.7, 0.4, 0.9, 0.9), False),  # too early to tell
+        ((0.4, 0.9, 0.9, 0.9, 0.3), False),
+        ((), False),
+    ],
+)
+def test_has_become_worse__after_three_more_evaluations__tells(measured: tuple[float, ...], is_worse: bool) -> None:
+    assert has_become_worse(evaluated([*measured])) == is_worse

@@ -16,16 +16,14 @@ from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.reporter import Reporter
 from sfnode.status import LossPoint, Status, StatusWords, sparkline
-from sfnode.status.learning import describe_learning
-from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.evaluations import (
-    EvaluatedStep,
-    Gain,
-    best_of,
+from sfnode.status.learning import (
     better_before_in_words,
+    describe_learning,
     has_become_worse,
     one_answer_in_words,
 )
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.evaluations import EvaluatedStep, Gain, best_of
 from sfnode.top.screen import NodeView, draw
 from tests.support.manifests import small_manifest
 from tests.support.reward_runs import rewarded

@@ -106,20 +106,6 @@ def test_gain_of__first_evaluation__counts_if_it_is_of_the_model_alone() -> None
     assert evaluations.gain_of(of_losses(0.7, 0.6)[1:]) is evaluations.gain_of([]) is None
 
 
-@pytest.mark.parametrize(
-    ("losses", "is_worse"),
-    [
-        ((0.7, 0.4, 0.45, 0.45, 0.45), True),
-        ((0.7, 0.4, 0.41, 0.41, 0.41), False),  # within five per cent
-        ((0.7, 0.4, 0.9, 0.9), False),  # too early to tell
-        ((0.4, 0.9, 0.9, 0.9, 0.3), False),
-        ((), False),
-    ],
-)
-def test_has_become_worse__after_three_more_evaluations__tells(losses: tuple[float, ...], is_worse: bool) -> None:
-    assert evaluations.has_become_worse(of_losses(*losses)) == is_worse
-
-
 def test_curve__run_unlearns__is_said_once_with_the_command_that_helps_and_outlives_a_restart(tmp_path: Path) -> None:
     said = io.StringIO()
     curve = LearningCurve(DataDirectory(tmp_path), Reporter(is_json=False, stream=said))

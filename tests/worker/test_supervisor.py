@@ -16,7 +16,7 @@ import trio.testing
 
 from protocol.errors import OperatorError, WorkerError
 from sfnode.worker import supervisor
-from sfnode.worker.supervisor import NotUpError, default_threads, supervise, worker_process
+from sfnode.worker.supervisor import NotUpError, supervise, worker_process
 from sfnode.worker.worker_client import WorkerSession
 from sfnode.worker_protocol.training_config import TrainingConfig
 
@@ -172,4 +172,4 @@ async def test_worker_process__of_a_session_of_its_own__leaves_the_cores_to_othe
 
 
 def test_default_threads__any_machine__leaves_a_core_to_the_network() -> None:
-    assert default_threads() == max(1, (os.cpu_count() or 1) - 1)
+    assert TrainingConfig.default_threads() == max(1, (os.cpu_count() or 1) - 1)

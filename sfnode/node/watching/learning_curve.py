@@ -9,7 +9,7 @@ from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
-from sfnode.status import CurveStatistics, thinned
+from sfnode.status import CurveStatistics, learning, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
 
 _EVALUATIONS_MAX = 64  # in a status
@@ -67,11 +67,11 @@ class LearningCurve:
 
     def _warn(self, evaluation: EvaluatedStep) -> None:
         best, quality = evaluations.best_of(self.evaluations), self._quality
-        said = evaluations.one_answer_in_words(self.evaluations)
+        said = learning.one_answer_in_words(self.evaluations)
         if said and not self._is_one_answer:
             self._reporter.event_at(logging.WARNING, "one_answer", said, step=evaluation.step)
         self._is_one_answer = bool(said)
-        if best is not None and best != self._warned_of and evaluations.has_become_worse(self.evaluations):
+        if best is not None and best != self._warned_of and learning.has_become_worse(self.evaluations):
             self._warned_of = best
             text = (
                 f"the {quality.name} on held-out data has {'fallen' if quality.is_reward else 'risen'} from "

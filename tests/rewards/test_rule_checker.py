@@ -96,7 +96,7 @@ def test_reward__of_more_than_16_kib__looks_at_no_more() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", "(a)\\1", "a{{1001}}", "((a{{100}}){{10}}){{10}}", "\\pL{{50}}"])
-def test_checker__a_pattern_that_is_not_re2s__teaches(pattern: str) -> None:
+def test_rule_checker__a_pattern_that_is_not_re2s__teaches(pattern: str) -> None:
     with pytest.raises(OperatorError) as refusal:
         checker_of({"sum": [[1, {"regex": pattern}]]})
     assert str(refusal.value).startswith("the check's pattern '")
