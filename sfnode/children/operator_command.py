@@ -1,7 +1,6 @@
 """Ask a command of the operator's own in lines: one goes in, one comes out, within a time limit. It blocks."""
 
 import os
-import select
 import selectors
 import signal
 import subprocess
@@ -35,11 +34,11 @@ class Dialogue:
 
         TimeoutError after ``limit_s``; EOFError: it has ended, or prints no end of line. Then `end` it.
         """
-        if select.select([self._output], [], [], 0)[0]:
-            return self._read(0) + b"... before it was asked"
         until, unsent, said = time.monotonic() + limit_s, line + b"\n", b""
         with selectors.DefaultSelector() as ready:
             ready.register(self._output, selectors.EVENT_READ)
+            if ready.select(0):
+                return self._read(0) + b"... before it was asked"
             ready.register(self._input, selectors.EVENT_WRITE)
             while b"\n" not in said:
                 may = [key.fd for key, _ in ready.select(until - time.monotonic())]

@@ -15,7 +15,7 @@ from sfnode.cli.options import at_step_option, device_options, is_json, json_opt
 from sfnode.cli.remembered_options import model_of, read_settings
 from sfnode.extras import check_can_train
 from sfnode.quality_figures import Quality
-from sfnode.reporter import counting, printable
+from sfnode.reporter import counted, counting, printable
 from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, evaluations, example_files
 from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
@@ -149,7 +149,7 @@ def _show(results: dict[str, Evaluated], quality: Quality) -> None:
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         figure = f"{quality.name} {quality.figure(result.loss)}"
         spread = "" if result.spread is None else f"; {printable(result.spread.in_words())}"
-        text = f"{quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows{spread}"
+        text = f"{quality.share(result.accuracy, 2)}, {f1}{figure}, {counted(result.rows, 'row')}{spread}"
         click.echo(f"{_NAMES[name]:<15} {text}")
 
 

@@ -14,6 +14,7 @@ from sfnode.children.operator_command import Dialogue
 
 _RESTARTS_MAX = 3  # over a node's whole time: a command that ends again and again has a fault of its own
 _LIMIT_S = 10.0
+_FIRST_LIMIT_S = 60.0  # of a process, its start included: a checker may load a model of its own
 _HELP = (
     'for each line such as {"row": {...}, "answer": "...", "ended": true} it prints one line with a number of 0 to 1, '
     "and flushes it"
@@ -26,8 +27,8 @@ class RewardCommand:
     OperatorError: the command is empty, its quotes do not match, or there is no such program.
     """
 
-    def __init__(self, command: str, limit_s: float = _LIMIT_S) -> None:
-        self._command, self._limit_s = command, limit_s
+    def __init__(self, command: str, limit_s: float = _LIMIT_S, first_limit_s: float = _FIRST_LIMIT_S) -> None:
+        self._command, self._limit_s, self._first_limit_s = command, limit_s, first_limit_s
         self._process: Dialogue | None = None
         self._starts = 0
         try:
@@ -49,11 +50,12 @@ class RewardCommand:
         """
         line = json.dumps({"row": dict(row), "answer": answer, "ended": has_ended}).encode("ascii")
         while True:
+            limit_s = self._limit_s if self._process is not None else self._first_limit_s
             try:
-                said = self._running().ask(line, self._limit_s)
+                said = self._running().ask(line, limit_s)
             except (TimeoutError, EOFError) as error:
                 self.close()
-                what = "ended" if isinstance(error, EOFError) else f"said nothing for {self._limit_s:g} s"
+                what = "ended" if isinstance(error, EOFError) else f"said nothing for {limit_s:g} s"
                 if self._starts > _RESTARTS_MAX:
                     raise self._fault(f"{what}, after {_RESTARTS_MAX} restarts: {_HELP}") from None
                 continue

@@ -12,7 +12,7 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.quality_figures import Quality
-from sfnode.reporter import Reporter
+from sfnode.reporter import Reporter, counted
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.held_out_measuring import evaluated_step
 from sfnode.worker.noise_budget import NoiseBudget, PrivacyStatistics
@@ -220,7 +220,7 @@ class Trainer:
         share, figure = self._quality.share(found.accuracy), self._quality.figure(found.loss, 3)
         shown = asdict(found.without_answers())  # the log goes further than the rows may
         fields = {name: value for name, value in shown.items() if name != "answers" and value is not None}
-        text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
+        text = f"step {job.step}: {share}, {self._quality.name} {figure} on {counted(found.rows, 'row')}"
         self._reporter.event("evaluated", text, **fields)
 
     async def _set_coefficients(self, session: WorkerSession, first: int = 0) -> list[int]:

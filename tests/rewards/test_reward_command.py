@@ -44,11 +44,23 @@ def test_reward_command__ends_once_in_a_while__is_restarted(tmp_path: Path) -> N
             own.reward("end", True, {"n": 9})
 
 
+def test_reward_command__loads_a_model_first__has_longer_for_its_first_answer_alone(tmp_path: Path) -> None:
+    count = tmp_path / "starts"
+    source = f"import time\ntime.sleep(1)\nopen({str(count)!r}, 'a').write('x')\n" + LOOP
+    source += f"    time.sleep(60 * (asked['row']['n'] > len(open({str(count)!r}).read())))\n"
+    source += "    print(0.5, flush=True)\n"
+    with closing(RewardCommand(command(tmp_path, source), limit_s=0.3, first_limit_s=30.0)) as own:
+        assert own.reward("a", True, {"n": 0}) == own.reward("a", True, {"n": 1}) == 0.5
+        assert count.read_text() == "x"
+        assert own.reward("a", True, {"n": 2}) == 0.5
+        assert count.read_text() == "xx"
+
+
 def test_reward_command__in_a_shell_that_hangs__leaves_nothing_that_runs(tmp_path: Path) -> None:
     """A fault once: of `sh -c 'cd X && check; true'` only the shell was ended, and the check computed for ever."""
     pid = tmp_path / "pid"
     script = f"sleep 60 & echo $! > {shlex.quote(str(pid))}; wait"
-    with closing(RewardCommand(shlex.join(["sh", "-c", script]), limit_s=0.3)) as own:
+    with closing(RewardCommand(shlex.join(["sh", "-c", script]), first_limit_s=0.3)) as own:
         with pytest.raises(OperatorError, match=r"said nothing for 0\.3 s, after 3 restarts"):
             own.reward("a", True, ROW)
         gone = psutil.wait_procs([each for each in psutil.process_iter() if each.pid == int(pid.read_text())], 5.0)
@@ -56,7 +68,7 @@ def test_reward_command__in_a_shell_that_hangs__leaves_nothing_that_runs(tmp_pat
 
 
 def test_reward_command__says_nothing__is_ended_and_teaches(tmp_path: Path) -> None:
-    silent = RewardCommand(command(tmp_path, LOOP + "    time.sleep(60)\n"), limit_s=0.2)
+    silent = RewardCommand(command(tmp_path, LOOP + "    time.sleep(60)\n"), first_limit_s=0.2)
     with pytest.raises(OperatorError, match=r"said nothing for 0\.2 s, after 3 restarts: for each line such as"):
         silent.reward("a", True, ROW)
 
