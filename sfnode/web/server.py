@@ -182,25 +182,17 @@ class _Connections:
 
 
 class _Server(TCPServer):
-    """Speaks HTTP/1.1 alone.
+    """Speaks HTTP/1.1 alone: hypercorn lets strangers change to HTTP/2, and some frames fail before they reach a gate."""
 
-    hypercorn lets any client change to HTTP/2. Its frames would be handled before the gate, and some of a stranger's
-    raise errors that looked like bugs of ours.
-    """
-
-    @property
-    def protocol(self) -> ProtocolWrapper:
-        """Return the protocol of this connection."""
-        return self._protocol
-
-    @protocol.setter
-    def protocol(self, protocol: ProtocolWrapper) -> None:
-        self._protocol = protocol
-        protocol.protocol._check_protocol = _stay_with_http_1  # type: ignore[union-attr, method-assign]
+    def __setattr__(self, name: str, value: object) -> None:
+        """Make the protocol, which hypercorn sets when the connection begins, ignore requests to change it."""
+        if isinstance(value, ProtocolWrapper):
+            value.protocol._check_protocol = _ignore  # type: ignore[method-assign, union-attr]
+        super().__setattr__(name, value)
 
 
-async def _stay_with_http_1(_: object) -> None:
-    """Ignore a request to change to HTTP/2."""
+async def _ignore(_: object) -> None:
+    pass
 
 
 class _Stream:

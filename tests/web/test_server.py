@@ -265,12 +265,20 @@ async def test_page__cannot_be_made__is_counted_as_a_slip_and_made_again(made: M
     assert (slips.state.count, slips.state.last.split(",")[0]) == (2, "ZeroDivisionError in the page")
 
 
+async def said_by_stranger(browser: Browser, said: bytes) -> bytes:
+    """What a page answers to these bytes, until it closes the connection."""
+    answer = b""
+    with trio.fail_after(LIMIT_S), suppress(trio.BrokenResourceError):
+        async with await trio.open_tcp_stream("127.0.0.1", browser.port) as stream:
+            await stream.send_all(said)
+            async for piece in stream:
+                answer += piece
+    return answer
+
+
 async def test_connection__garbage_instead_of_http__ends_without_harm(made: MadeNode) -> None:
     async with served(made.page()) as browser:
-        async with await trio.open_tcp_stream("127.0.0.1", browser.port) as stream:
-            await stream.send_all(b"\x00\xff GET\r\n\r\n" * 10)
-            with trio.fail_after(LIMIT_S):
-                assert b"".join([piece async for piece in stream])[:12] in (b"HTTP/1.1 400", b"")
+        assert (await said_by_stranger(browser, b"\x00\xff GET\r\n\r\n" * 10))[:12] in (b"HTTP/1.1 400", b"")
         assert (await browser.ask("/")).status == 200
 
 
@@ -287,11 +295,7 @@ async def test_connection__stranger_asks_for_http_2_or_in_advance__is_no_slip_of
     slips = Slips()
     async with served(made.page(), token=TOKEN, slips=slips) as browser:
         for _ in range(10):  # which task is first is chance
-            async with await trio.open_tcp_stream("127.0.0.1", browser.port) as stream:
-                with trio.fail_after(LIMIT_S), suppress(trio.BrokenResourceError):
-                    await stream.send_all(said)
-                    answer = b"".join([piece async for piece in stream])
-                    assert answer[:11] in (b"HTTP/1.1 40", b"HTTP/1.1 42", b"")
+            assert (await said_by_stranger(browser, said))[:11] in (b"HTTP/1.1 40", b"HTTP/1.1 42", b"")
         assert (await browser.ask("/", Authorization=f"Bearer {TOKEN}")).status == 200
     assert slips.state.count == 0 and not caplog.records
 
