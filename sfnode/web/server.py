@@ -182,7 +182,7 @@ class _Connections:
 
 
 class _Server(TCPServer):
-    """Speaks HTTP/1.1 alone: hypercorn lets strangers change to HTTP/2, and some frames fail before they reach a gate."""
+    """Speaks HTTP/1.1 alone: hypercorn lets strangers change to HTTP/2, and some frames fail before the gate."""
 
     def __setattr__(self, name: str, value: object) -> None:
         """Make the protocol, which hypercorn sets when the connection begins, ignore requests to change it."""
