@@ -162,18 +162,15 @@ class _Connections:
         client = host, port
         # `Strangers` makes room among strangers.
         known = sum(stream.stranger.is_known for stream in self._open.values())
-        if known < _CONNECTIONS_MAX and len(self._open) < 2 * _CONNECTIONS_MAX:
-            with self._strangers.place(client[0]) as stranger, self._listed(client, _Stream(accepted, stranger)) as it:
-                await _Server(self._app, self._config, self._context, ConnectionState({}), it)  # type: ignore[arg-type]
-
-    @contextmanager
-    def _listed(self, client: Client, stream: "_Stream") -> Iterator["_Stream"]:
-        self._open[client] = stream
-        try:
-            yield stream
-        finally:
-            if self._open.get(client) is stream:
-                del self._open[client]
+        if known >= _CONNECTIONS_MAX or len(self._open) >= 2 * _CONNECTIONS_MAX:
+            return
+        with self._strangers.place(host) as stranger:
+            stream = self._open[client] = _Stream(accepted, stranger)
+            try:
+                await _Server(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
+            finally:
+                if self._open.get(client) is stream:
+                    del self._open[client]
 
     def _recognise(self, client: Client) -> None:
         """Treat the connection as known: a permitted request came on it."""
