@@ -162,6 +162,8 @@ def main(
         seeds=seeds,
         is_quick=is_quick,
     )
+    if docs and seeds:
+        raise click.UsageError("--write: the page says of all its tables which seeds they are of; leave out --seeds")
     study = asked.study()
     folders.check(study.model, study.tasks.values())
     results = measure_all(folders, Curves(folders, work / "curves", jobs), study)

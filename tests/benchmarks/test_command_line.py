@@ -33,6 +33,7 @@ _LISTS = "is not a list of whole numbers separated by commas"
         ("audit_honesty.__main__", "--model embedded:none", "no embedded model 'none'"),
         ("costs.__main__", "step --shape round", "shape 'round': known are"),
         ("learn.__main__", "--write no/such/folder", "does not exist"),
+        ("learn.__main__", "--seeds 0 --write .", "leave out --seeds"),
     ],
 )
 def test_benchmark__wrong_value__says_so_in_one_line(name: str, words: str, said: str) -> None:
