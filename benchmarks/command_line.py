@@ -23,6 +23,10 @@ class Benchmark(click.Command):
             return super().invoke(ctx)
         except OperatorError as error:
             raise click.ClickException(str(error)) from None
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):

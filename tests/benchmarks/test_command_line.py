@@ -33,6 +33,7 @@ _LISTS = "is not a list of whole numbers separated by commas"
         ("audit_honesty.__main__", "--model embedded:none", "no embedded model 'none'"),
         ("costs.__main__", "step --shape round", "shape 'round': known are"),
         ("learn.__main__", "--write no/such/folder", "does not exist"),
+        ("replay_time", "--updates 5 --authors 1 --cache no/such/folder/records", "no/such/folder/records"),
         ("learn.__main__", "--seeds 0 --write .", "leave out --seeds"),
     ],
 )
