@@ -167,7 +167,7 @@ class _Connections:
         with self._strangers.place(host) as stranger:
             stream = self._open[client] = _Stream(accepted, stranger)
             try:
-                await _Server(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
+                await _PageServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
             finally:
                 if self._open.get(client) is stream:
                     del self._open[client]
@@ -178,7 +178,7 @@ class _Connections:
             self._strangers.recognise(self._open[client].stranger)
 
 
-class _Server(TCPServer):
+class _PageServer(TCPServer):
     """Speaks HTTP/1.1 alone: hypercorn lets strangers change to HTTP/2, and some frames fail before the gate."""
 
     def __setattr__(self, name: str, value: object) -> None:
