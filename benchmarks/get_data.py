@@ -23,6 +23,7 @@ from typing import Final
 import click
 
 from benchmarks import places
+from benchmarks.command_line import Benchmark
 from protocol.errors import OperatorError
 from sfnode.storage import disk
 
@@ -130,16 +131,12 @@ def _is_whole(path: Path, sha256: str) -> bool:
         return False
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--mirror", "base", default=_BASE, show_default=True, help="Where the repositories' files are.")
 @places.data_option
 def main(base: str, data: Path) -> None:
     """Fetch SST-2, RTE, TREC and AG News as the benchmarks read them."""
-    try:
-        written = write_all(data, base)
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
-    for path in written:
+    for path in write_all(data, base):
         click.echo(path)
 
 

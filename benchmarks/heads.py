@@ -14,6 +14,7 @@ from time import thread_time
 
 import click
 
+from benchmarks.command_line import Benchmark, Numbers
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, TrustingCodec, manifest_of, unsigned_records
 from benchmarks.virtual_network import idle_node
@@ -76,13 +77,13 @@ def _ms(run: Callable[[], object]) -> float:
     return 1e3 * (thread_time() - started)
 
 
-@click.command()
-@click.option("--authors", default=",".join(map(str, AUTHORS)), show_default=True, help="Numbers of authors.")
+@click.command(cls=Benchmark)
+@click.option("--authors", type=Numbers(), default=AUTHORS, show_default=True, help="Numbers of authors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def main(authors: str, as_json: bool) -> None:
+def main(authors: tuple[int, ...], as_json: bool) -> None:
     """Cost of a head."""
     rows = []
-    for count in map(int, authors.split(",")):
+    for count in authors:
         say(f"{count:,} authors")
         rows.append(measure(count, min(_STEPS_HELD, _UPDATES_HELD // count)))
     lines = ["  ".join(f"{name} {value:g}" for name, value in asdict(row).items()) for row in rows]

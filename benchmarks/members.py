@@ -9,6 +9,7 @@ The basis comes from rows that no member has. Nine of ten rows of a member have 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,17 +19,17 @@ import click
 import numpy as np
 
 from benchmarks import places
+from benchmarks.command_line import Benchmark, Numbers
 from benchmarks.learn.plain import Measured
 from benchmarks.learn.problems import DEVICES, SMOLLM2, Folders, Task, load, read
 from benchmarks.learn.recipes import DENSE_CORE, REAL_RECIPES, real_tasks
 from benchmarks.learn.spaces import Space, space_of
 from benchmarks.learn.trials import NetworkTrial
-from benchmarks.measures import Stopwatch, say
+from benchmarks.measures import say
 from benchmarks.one_pass.pooled import pooled_lora
 from benchmarks.one_pass.training import private_shards
 from benchmarks.sample_runs import signer
 from protocol.crypto import hashing
-from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.state import Coefficients
 from sfnode.training.estimator import Estimator
@@ -93,40 +94,38 @@ def _played(space: Space, shared: SharedModel, parts: dict[int, TaskData], steps
     return Measured(accuracy=found.accuracy, loss=found.loss)
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--tasks", default="sst2", show_default=True, help="Learn these, separated by commas.")
-@click.option("--seeds", default="0", show_default=True, help="Repeat with these seeds, separated by commas.")
+@click.option("--seeds", type=Numbers(), default="0", show_default=True, help="Repeat with these, separated by commas.")
 @click.option("--members", default=16, show_default=True, help="Let so many members take part.")
 @click.option("--rows", default=64, show_default=True, help="Give each member so many rows.")
 @click.option("--steps", default=12, show_default=True, help="Let the run last for so many steps of 16 rows a member.")
 @click.option("--lora", is_flag=True, help="Fine-tune LoRA with back-propagation on the pooled rows, too.")
 @places.data_option
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="Compute on this.")
-def main(tasks: str, seeds: str, members: int, rows: int, steps: int, lora: bool, data: Path, device: str) -> None:
+def main(
+    tasks: str, seeds: tuple[int, ...], members: int, rows: int, steps: int, lora: bool, data: Path, device: str
+) -> None:
     """Compare a run of SmolLM2-135M with its members alone, and with their rows in one place.
 
     Example: python -m benchmarks.members --tasks sst2,trec --seeds 0,1,2
     """
     folders = Folders(data=data, models=places.MODELS, device=device)
-    try:
-        chosen = real_tasks(tasks, folders)
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
+    chosen = real_tasks(tasks, folders)
     recipe = REAL_RECIPES[DENSE_CORE]
     assert isinstance(recipe, NetworkTrial)
     recipe = replace(recipe, clients=members, steps=steps)
     for task in chosen:
         examples = read(folders, SMOLLM2, task, is_test=True)
-        for seed in map(int, seeds.split(",")):
-            watch, shared = Stopwatch(), SharedModel(load(folders, SMOLLM2))
-            with watch.part("all"):
-                found, given = compare(task, examples, shared, members=members, rows=rows, recipe=recipe, seed=seed)
+        for seed in seeds:
+            started_s, shared = time.process_time(), SharedModel(load(folders, SMOLLM2))
+            found, given = compare(task, examples, shared, members=members, rows=rows, recipe=recipe, seed=seed)
             figures = asdict(found) | {
                 "task": task.name,
                 "seed": seed,
                 "alone_median": median(each.accuracy for each in found.alone),
                 "alone_best": max(each.accuracy for each in found.alone),
-                "cpu_s": round(watch.total),
+                "cpu_s": round(time.process_time() - started_s),  # of all threads
             }
             if lora:
                 figures["lora"] = pooled_lora(folders, task, [examples.examples[place] for place in given], seed)

@@ -18,6 +18,7 @@ import click
 import numpy as np
 from nacl.bindings import crypto_sign_open
 
+from benchmarks.command_line import Benchmark
 from benchmarks.measures import Stopwatch, memory_mib, peak_memory_mib, report, say
 from benchmarks.sample_runs import OWNER, Shape, dense_manifest_of, kept_records, manifest_of, weights_of
 from protocol.crypto import SIGNATURE_BYTES
@@ -164,7 +165,7 @@ def _dense_apply_us(manifest: Manifest) -> float:
     return watch.total * weights / _DENSE_SAMPLE * manifest.method.directions * 1e6
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--updates", default=1_000_000, show_default=True)
 @click.option("--authors", default=100, show_default=True, help="They share the updates.")
 @click.option("--dense", "labels", default=0, help="Replay a dense core of SmolLM2-135M for so many label words.")

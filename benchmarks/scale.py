@@ -16,6 +16,7 @@ from statistics import median
 
 import click
 
+from benchmarks.command_line import Benchmark, Numbers
 from benchmarks.graphs import GRAPHS, Edges, distances
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
@@ -152,15 +153,15 @@ def _line(row: Found) -> str:
     )
 
 
-@click.command()
-@click.option("--sizes", default=",".join(map(str, SIZES)), show_default=True, help="Numbers of nodes.")
+@click.command(cls=Benchmark)
+@click.option("--sizes", type=Numbers(), default=SIZES, show_default=True, help="Numbers of nodes.")
 @click.option("--nodes", default=64, show_default=True, help="Nodes where hop limit and load vary.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--draw", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pictures (SVG).")
-def main(sizes: str, nodes: int, as_json: bool, draw: Path | None) -> None:
+def main(sizes: tuple[int, ...], nodes: int, as_json: bool, draw: Path | None) -> None:
     """Scale of flood and anti-entropy. With all sizes about ten minutes."""
     result = {
-        "sizes": _play(settings_of_sizes([int(size) for size in sizes.split(",")])),
+        "sizes": _play(settings_of_sizes(sizes)),
         "hop_limits": _play(settings_of_hop_limits(nodes)),
         "rates": _play(settings_of_rates(nodes)),
     }

@@ -24,8 +24,9 @@ from typing import Any
 import click
 import trio
 
-from benchmarks.audit_honesty.formats import DATA, MODEL, Models, Subject
+from benchmarks.audit_honesty.formats import DATA, MODEL, TASKS, Models, Subject
 from benchmarks.audit_honesty.simulated_run import CHEATS, EQUIVOCATOR, HONEST, SimulatedRun
+from benchmarks.command_line import Benchmark
 from benchmarks.measures import report, say
 from protocol.crypto import Signer
 from protocol.ledger import Envelope
@@ -148,7 +149,7 @@ async def _run(
                 return
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--messages", default=10_000, show_default=True, help="Audit so many honest messages, or a few more.")
 @click.option("--steps", default=60, show_default=True, help="Give each run so many steps.")
 @click.option("--first", default=0, show_default=True, help="Number of the first run: others for another process.")
@@ -162,7 +163,7 @@ async def _run(
 )
 @click.option("--model", default=MODEL, show_default=True, help="Audit runs of this model.")
 @click.option("--data", type=click.Path(path_type=Path), default=DATA, help="Let them learn from this file.")
-@click.option("--task", help="Let them learn this built-in task.  [default: the embedded one]")
+@click.option("--task", type=click.Choice(TASKS), help="Let them learn this task.  [default: the embedded one]")
 @click.option("--threads", default=1, show_default=True, help="Let the training process use so many threads.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep the result of each run here, and go on from there.")
 @click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")

@@ -37,6 +37,7 @@ FORMATS = ("fp32", "bf16", "int8", "fp16", "int4")
 _ROWS = 16
 MODEL = f"embedded:{MODEL_NAME}"
 DATA = data_file(split="train")
+TASKS = [name for name, texts in BUILTIN_TASKS.items() if texts.label_words]
 # Of one run after the other: how far a step goes, how many scalars a message has, and of which kind.
 _LEARNING_RATES = (3e-4, 1e-3, 3e-3)
 _DIRECTIONS = (8, 16, 4)

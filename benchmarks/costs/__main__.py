@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.command_line import Benchmark
 from benchmarks.costs.apply_cost import bench_apply
 from benchmarks.costs.audit_cost import bench_audit
 from benchmarks.costs.reference_cost import bench_references
@@ -41,7 +42,7 @@ def main() -> None:
     keep_freed_memory()  # as in the worker; the references run under it, too
 
 
-@main.command()
+@main.command(cls=Benchmark)
 @_shape_option
 @_rows_option
 @_tokens_option
@@ -56,7 +57,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
     report(found, as_json=True, lines=())
 
 
-@main.command()
+@main.command(cls=Benchmark)
 @_shape_option
 @click.option("--updates", default=1_024, show_default=True, help="Apply this many messages.")
 @_device_option
@@ -65,7 +66,7 @@ def apply(shape: str, updates: int, device: str) -> None:
     report(bench_apply(shape, updates=updates, device=device), as_json=True, lines=())
 
 
-@main.command()
+@main.command(cls=Benchmark)
 @_shape_option
 @click.option("--epochs", default=1, show_default=True, help="Give this many epochs coefficients.")
 @_dtype_option
@@ -75,7 +76,7 @@ def view(shape: str, epochs: int, dtype: str, device: str) -> None:
     report(bench_view(shape, epochs=epochs, dtype=dtype, device=device), as_json=True, lines=())
 
 
-@main.command()
+@main.command(cls=Benchmark)
 @_shape_option
 @click.option("--updates", default=20_000, show_default=True, help="Put this many signed messages into the log.")
 @click.option("--directions", default=1, show_default=True, help="Put this many scalars into each message.")
@@ -84,7 +85,7 @@ def replay(shape: str, updates: int, directions: int) -> None:
     report(bench_replay(shape, updates=updates, directions=directions), as_json=True, lines=())
 
 
-@main.command()
+@main.command(cls=Benchmark)
 @_shape_option
 @_rows_option
 @_tokens_option
@@ -97,7 +98,7 @@ def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, devi
     report(found, as_json=True, lines=())
 
 
-@main.command()
+@main.command(cls=Benchmark)
 @_shape_option
 @_rows_option
 @_tokens_option

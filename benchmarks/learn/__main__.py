@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 
 from benchmarks import places
+from benchmarks.command_line import Benchmark, Numbers, write_option
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.jobs import Curves
 from benchmarks.learn.noise import Noise, measure_noise
@@ -29,7 +30,6 @@ from benchmarks.learn.recipes import EXTRAS_TASK, REAL_STUDY, SMALL_STUDY, Study
 from benchmarks.learn.results import Results, from_plain, renewed, to_plain
 from benchmarks.learn.scaling import Scaled, scale
 from benchmarks.measures import report
-from protocol.errors import OperatorError
 
 
 def measure_all(folders: Folders, curves: Curves, study: Study) -> Results:
@@ -98,7 +98,7 @@ class StudyOptions:
     tasks: str | None
     recipes: str | None
     clients: str | None
-    seeds: str | None
+    seeds: tuple[int, ...] | None
     is_quick: bool
 
     def study(self) -> Study:
@@ -110,14 +110,14 @@ class StudyOptions:
             study = replace(study, tasks={task.name: task})
         study = study.only(self.tasks, self.recipes, self.clients)
         if self.seeds is not None:
-            study = replace(study, seeds=tuple(int(seed) for seed in self.seeds.split(",")))
+            study = replace(study, seeds=self.seeds)
         return study.quick() if self.is_quick else study
 
     def _model(self, usual: ModelChoice) -> ModelChoice:
         return ModelChoice(reference=self.model or usual.reference, dtype=self.dtype or usual.dtype)
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--model", help="A real model, as `sfnode init` takes it; without it, the small one of --models.")
 @click.option("--dtype", help="Of its weights, as `sfnode join` takes it; without it, bf16 (the small one: fp32).")
 @places.data_option
@@ -127,12 +127,12 @@ class StudyOptions:
 @click.option("--tasks", help="Which tasks, separated by commas; without it, all.")
 @click.option("--recipes", help="What is compared; without it, all.")
 @click.option("--clients", help="How many clients, of those that are tried; without it, all.")
-@click.option("--seeds", help="Seeds to report; without it, 0,1,2.")
+@click.option("--seeds", type=Numbers(), help="Seeds to report; without it, 0,1,2.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="All processes share it.")
 @click.option("--quick", "is_quick", is_flag=True, help="Minutes, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
+@write_option
 def main(
     model: str | None,
     dtype: str | None,
@@ -143,7 +143,7 @@ def main(
     tasks: str | None,
     recipes: str | None,
     clients: str | None,
-    seeds: str | None,
+    seeds: tuple[int, ...] | None,
     jobs: int,
     device: str,
     is_quick: bool,
@@ -162,12 +162,11 @@ def main(
         seeds=seeds,
         is_quick=is_quick,
     )
-    try:
-        study = asked.study()
-        folders.check(study.model, study.tasks.values())
-        results = measure_all(folders, Curves(folders, work / "curves", jobs), study)
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
+    if docs and seeds:
+        raise click.UsageError("--write: the page says of all its tables which seeds they are of; leave out --seeds")
+    study = asked.study()
+    folders.check(study.model, study.tasks.values())
+    results = measure_all(folders, Curves(folders, work / "curves", jobs), study)
     is_real = model is not None
     if docs:
         write(results, docs, is_real=is_real)

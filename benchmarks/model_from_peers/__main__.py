@@ -162,6 +162,7 @@ async def _copy(folder: Path, target: Path) -> dict[str, float]:
             with target.open("wb") as file:
                 while received < size:
                     data = await link.receive_some(_READ_BYTES)
+                    assert data, "the giver has ended"
                     file.write(data)
                     received += len(data)
             result = {

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from benchmarks import places
+from benchmarks.command_line import Benchmark, Numbers
 from benchmarks.learn.problems import DEVICES, Folders, Task
 from benchmarks.learn.recipes import real_tasks
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
@@ -27,11 +28,13 @@ _ROUNDS = {1: 128, 4: 64, 16: 16, 64: 8, 256: 4}
 _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--tasks", default="sst2", show_default=True, help="Learn these, separated by commas.")
-@click.option("--authors", default="16", show_default=True, help="With these numbers of authors, separated by commas.")
+@click.option(
+    "--authors", type=Numbers(), default="16", show_default=True, help="With these numbers of authors, or with none."
+)
 @click.option("--rounds", type=int, help="Let each run last for this many rounds; without it, 4 to 128 by authors.")
-@click.option("--seeds", default="0", show_default=True, help="Repeat with these seeds, separated by commas.")
+@click.option("--seeds", type=Numbers(), default="0", show_default=True, help="Repeat with these, separated by commas.")
 @click.option(
     "--members",
     is_flag=True,
@@ -49,9 +52,9 @@ _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="Compute on this.")
 def main(
     tasks: str,
-    authors: str,
+    authors: tuple[int, ...],
     rounds: int | None,
-    seeds: str,
+    seeds: tuple[int, ...],
     members: bool,
     is_attacked: bool,
     noise: float,
@@ -65,13 +68,13 @@ def main(
     Example: python -m benchmarks.one_pass --tasks sst2,trec --authors 1,16
     """
     folders = Folders(data=data, models=places.MODELS, device=device)
-    try:
-        chosen = real_tasks(tasks, folders)
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
-    counts = {int(each): rounds or _ROUNDS[int(each)] for each in authors.split(",") if each}
+    if rounds is None and (unknown := {*authors} - {*_ROUNDS}):
+        known = ", ".join(map(str, _ROUNDS))
+        raise OperatorError(f"--authors {min(unknown)}: give --rounds, too; without it they can be {known}")
+    chosen = real_tasks(tasks, folders)
+    counts = {each: rounds or _ROUNDS[each] for each in authors}
     for task in chosen:
-        for seed in map(int, seeds.split(",")):
+        for seed in seeds:
             case = NoisyCase(
                 seed=seed, noise=noise, members=members, attacked=is_attacked, pool_rows=pool, judged=judged
             )

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.one_pass.basis import CoreBasis
 from benchmarks.one_pass.layers import LateLayers, PassResult
+from protocol.errors import OperatorError
 from sfnode.privacy import NoisySum
 
 _MESSAGE_ROWS = 16  # of the messages that set clip and unit
@@ -164,7 +165,12 @@ def even_shards(pool: np.ndarray, authors: int) -> list[np.ndarray]:
 def private_shards(
     labels: np.ndarray, pool: np.ndarray, chance: np.random.Generator, *, members: int, rows: int, skew: float
 ) -> list[np.ndarray]:
-    """Give each member rows of its own, a share ``skew`` of them of one label, as far as there are such rows."""
+    """Give each member rows of its own, a share ``skew`` of them of one label, as far as there are such rows.
+
+    OperatorError: there are not so many.
+    """
+    if members * rows > len(pool):
+        raise OperatorError(f"{members} members with {rows} rows each: there are {len(pool)} rows to give")
     words = int(labels.max()) + 1
     left = [list(chance.permutation(pool[labels[pool] == word])) for word in range(words)]
     shards = []

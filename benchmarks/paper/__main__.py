@@ -19,6 +19,7 @@ from statistics import mean
 import click
 
 from benchmarks import places
+from benchmarks.command_line import Benchmark, Numbers, write_option
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import REAL_TASKS, SMALL, TASKS, Folders, ModelChoice, Task
 from benchmarks.measures import report, say
@@ -184,18 +185,18 @@ def _agreed() -> tuple[Consensus, ...]:
     return tuple(consensus(graph, clients) for graph in _GRAPHS for clients in _CLIENTS)
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--model", help="A real model, as `sfnode init` takes it; without it, the small one of --models.")
 @places.data_option
 @click.option("--models", type=click.Path(path_type=Path), default=places.MODELS, help="Folder of the model.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper"), show_default=True)
 @click.option("--tasks", default="sst2,trec,agnews", show_default=True, help="Which tasks.")
 @click.option("--only", help="Which methods, commas in names left out; without it, all.")
-@click.option("--seeds", default="0,1,2", show_default=True, help="Seeds to report.")
+@click.option("--seeds", type=Numbers(), default="0,1,2", show_default=True, help="Seeds to report.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
 @click.option("--quick", "is_quick", is_flag=True, help="Minutes, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
+@write_option
 def main(
     model: str | None,
     data: Path,
@@ -203,7 +204,7 @@ def main(
     work: Path,
     tasks: str,
     only: str | None,
-    seeds: str,
+    seeds: tuple[int, ...],
     jobs: int,
     is_quick: bool,
     as_json: bool,
@@ -212,24 +213,21 @@ def main(
     """SeedFlood, its rivals and both ends of the scale: accuracy against bytes over an edge, and against clients."""
     folders = Folders(data=data, models=models)
     is_real = model is not None
-    try:
-        plan = _plan(model, tasks, only, seeds)
-        if is_quick:
-            world, first = replace(plan.world, clients=4), replace(plan.tasks[0], test_rows=_QUICK_ROWS)
-            plan = replace(plan, world=world, tasks=(first,), seeds=(0,), is_quick=True)
-        folders.check(plan.model, plan.tasks)
-        runs = Runs(folders, work / ("quick" if is_quick else "curves"), jobs)
-        rivals = compare(plan, runs)
-        found = RivalResults(rivals=rivals, swarms=more_and_fewer(plan, rivals, runs))
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
+    plan = _plan(model, tasks, only, seeds)
+    if is_quick:
+        world, first = replace(plan.world, clients=4), replace(plan.tasks[0], test_rows=_QUICK_ROWS)
+        plan = replace(plan, world=world, tasks=(first,), seeds=(0,), is_quick=True)
+    folders.check(plan.model, plan.tasks)
+    runs = Runs(folders, work / ("quick" if is_quick else "curves"), jobs)
+    rivals = compare(plan, runs)
+    found = RivalResults(rivals=rivals, swarms=more_and_fewer(plan, rivals, runs))
     if docs:
         write(found, docs, is_real=is_real)
     lines = [line for name, part in _measured(found, is_real=is_real).items() for line in ("", name, "", *part)]
     report(found, as_json=as_json, lines=lines)
 
 
-def _plan(model: str | None, tasks: str, only: str | None, seeds: str) -> Plan:
+def _plan(model: str | None, tasks: str, only: str | None, seeds: tuple[int, ...]) -> Plan:
     """OperatorError: a task or a method is not known."""
     entries, known = (ENTRIES, TASKS) if model is None else (REAL_ENTRIES, REAL_TASKS)
     tasks_of = [shortened(known[name]) for name in _chosen(tasks, [*known])]
@@ -239,7 +237,7 @@ def _plan(model: str | None, tasks: str, only: str | None, seeds: str) -> Plan:
         model=SMALL if model is None else ModelChoice(reference=model, dtype="bf16"),
         names=tuple(entries) if only is None else _chosen(only, [*entries]),
         tasks=tuple(tasks_of),
-        seeds=tuple(map(int, seeds.split(","))),
+        seeds=seeds,
         world=World() if model is None else World(rows=_REAL_ROWS),
         is_quick=False,
     )

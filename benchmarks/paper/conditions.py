@@ -18,6 +18,7 @@ from statistics import mean
 import click
 
 from benchmarks import places
+from benchmarks.command_line import Benchmark, Numbers, write_option
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.curves import Point
 from benchmarks.learn.jobs import Curves
@@ -241,22 +242,24 @@ def _renewed(before: Sequence[Compared], now: Sequence[Compared]) -> list[Compar
     return [*{each.name: each for each in (*before, *now)}.values()]
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @places.data_option
 @click.option("--models", type=click.Path(path_type=Path), default=places.MODELS, help="Folder of the model.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper/conditions"), show_default=True)
-@click.option("--seeds", default="0,1,2", show_default=True, help="Seeds to report; with 64 clients the first.")
+@click.option(
+    "--seeds", type=Numbers(), default="0,1,2", show_default=True, help="Seeds to report; with 64 clients the first."
+)
 @click.option("--parts", default=",".join(PARTS), show_default=True, help="Which tables; the others stay.")
 @click.option("--rows", default="", help="Only the rows whose name has this text; the others stay.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
 @click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
+@write_option
 def main(
     data: Path,
     models: Path,
     work: Path,
-    seeds: str,
+    seeds: tuple[int, ...],
     parts: str,
     rows: str,
     jobs: int,
@@ -269,19 +272,16 @@ def main(
     study = replace(
         SMALL_STUDY,
         tasks={task.name: replace(task, test_rows=_QUICK_ROWS) if is_quick else task},
-        seeds=_numbers(seeds)[:1] if is_quick else _numbers(seeds),
+        seeds=seeds[:1] if is_quick else seeds,
         first_seed=MANY,
         evaluated_at=_LOOKS,
     )
-    try:
-        folders.check(SMALL, [task])
-        rate = None if docs is None else kept_rate(docs)
-        curves = Curves(folders, work, jobs, play_flood)
-        found = measure_all(study, curves, _parts(parts), rate, rows=rows, is_quick=is_quick)
-        if docs:
-            write(found, docs)
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
+    folders.check(SMALL, [task])
+    rate = None if docs is None else kept_rate(docs)
+    curves = Curves(folders, work, jobs, play_flood)
+    found = measure_all(study, curves, _parts(parts), rate, rows=rows, is_quick=is_quick)
+    if docs:
+        write(found, docs)
     lines = [line for name, part in tables(found).items() for line in ("", name, "", *part)]
     report(found, as_json=as_json, lines=lines)
 
@@ -291,13 +291,6 @@ def _parts(text: str) -> list[str]:
     if unknown := set(names) - {*PARTS}:
         raise click.BadParameter(f"{min(unknown)!r} is not one of {', '.join(PARTS)}")
     return names
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(map(int, text.split(",")))
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not a list of whole numbers separated by commas: 0,1") from None
 
 
 if __name__ == "__main__":

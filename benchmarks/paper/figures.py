@@ -17,12 +17,12 @@ import click
 
 from benchmarks import places
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
+from benchmarks.command_line import Benchmark, write_option
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import SMALL, SMOLLM2, Folders, ModelChoice, load
 from benchmarks.measures import report
 from benchmarks.paper.apply_time import PAPER, ApplyTime, apply_times
 from benchmarks.paper.step_split import StepSplit, bases_by_method, split_of
-from protocol.errors import OperatorError
 from sfnode import svg
 
 SHAPES: Final = ("opt-125m", "opt-1.3b")
@@ -114,19 +114,16 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--models", type=click.Path(path_type=Path), default=places.MODELS, help="Folder of the small model.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
+@write_option
 def main(models: Path, as_json: bool, docs: Path | None) -> None:
     """Time to take in updates, and where a step's time goes."""
     folders = Folders(data=models, models=models)
-    try:
-        for choice in (SMALL, SMOLLM2):
-            folders.check(choice, ())
-        split = [each for choice in (SMALL, SMOLLM2) for each in splits(folders, choice)]
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
+    for choice in (SMALL, SMOLLM2):
+        folders.check(choice, ())
+    split = [each for choice in (SMALL, SMOLLM2) for each in splits(folders, choice)]
     applied = [each for shape in SHAPES for each in apply_times(shape)]
     if docs:
         write(applied, split, docs)

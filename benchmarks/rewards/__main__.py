@@ -20,6 +20,7 @@ import click
 from transformers import PreTrainedTokenizerBase
 
 from benchmarks import places
+from benchmarks.command_line import Benchmark, Numbers, write_option
 from benchmarks.learn.problems import DEVICES, SMOLLM2, Folders, ModelChoice, load
 from benchmarks.measures import report
 from benchmarks.rewards.looks import Course
@@ -118,10 +119,10 @@ def _check_files(data: Path, tasks: dict[str, RewardTask], *, is_quick: bool) ->
         raise OperatorError(f"{missing[0]} is missing: give the folder of the data sets with --data")
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--tasks", help="Which tasks, separated by commas; without it, all.")
 @click.option("--methods", help="What is compared: alone, network, LoRA, evolution; without it, all.")
-@click.option("--seeds", default="0,1,2", show_default=True)
+@click.option("--seeds", type=Numbers(), default="0,1,2", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), help="Of training; without it, 16.")
 @click.option("--clients", type=click.IntRange(1), help="With 16 answers a round each; without it, 8.")
 @click.option("--dtype", default=SMOLLM2.dtype, show_default=True, help="Of the weights, as `sfnode join` takes it.")
@@ -130,11 +131,11 @@ def _check_files(data: Path, tasks: dict[str, RewardTask], *, is_quick: bool) ->
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True)
 @click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
+@write_option
 def main(
     tasks: str | None,
     methods: str | None,
-    seeds: str,
+    seeds: tuple[int, ...],
     rounds: int | None,
     clients: int | None,
     dtype: str,
@@ -151,19 +152,16 @@ def main(
     if docs and clients:
         raise click.UsageError("--write: the table in the docs is of 8 clients; leave out --clients")
     folders = Folders(data=data, models=data, device=device)
-    try:
-        chosen = _named("tasks", tasks or (_QUICK_TASK if is_quick else None), REWARD_TASKS)
-        compared = _named("methods", methods, METHODS)
-        _check_files(data, chosen, is_quick=is_quick)
-        folders.check(study.model, ())
-        runs = [
-            study.run(folders, work, task, method, seed)
-            for seed in ([0] if is_quick else map(int, seeds.split(",")))
-            for task in chosen.values()
-            for method in compared
-        ]
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
+    chosen = _named("tasks", tasks or (_QUICK_TASK if is_quick else None), REWARD_TASKS)
+    compared = _named("methods", methods, METHODS)
+    _check_files(data, chosen, is_quick=is_quick)
+    folders.check(study.model, ())
+    runs = [
+        study.run(folders, work, task, method, seed)
+        for seed in ((0,) if is_quick else seeds)
+        for task in chosen.values()
+        for method in compared
+    ]
     if docs:
         runs = write_docs(runs, docs)
     report([asdict(run) for run in runs], as_json=as_json, lines=table_of(runs))

@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 
 from benchmarks import places
+from benchmarks.command_line import Benchmark
 from benchmarks.rewards.tasks import REWARD_TASKS, SAMPLES
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.argument("task", type=click.Choice([*REWARD_TASKS]))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @places.data_option

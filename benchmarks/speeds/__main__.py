@@ -20,13 +20,14 @@ import torch
 
 from benchmarks import places
 from benchmarks.charts import Axis, Chart, Line, render_chart
+from benchmarks.command_line import Benchmark, write_option
 from benchmarks.learn.page import fill
-from benchmarks.learn.problems import DEVICES, REAL_TASKS, SMOLLM2, Folders
+from benchmarks.learn.problems import DEVICES, REAL_TASKS, Folders
+from benchmarks.learn.recipes import real_tasks
 from benchmarks.measures import report
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
 from benchmarks.one_pass.training import look
 from benchmarks.speeds.race import Fleet, Policy, Race, SpeedCurve, SpeedTrial
-from protocol.errors import OperatorError
 from sfnode import svg
 
 PICTURE: Final = "speeds.svg"
@@ -109,7 +110,7 @@ def write(found: Sequence[Raced], docs: Path) -> None:
     page.write_text(fill(page.read_text("utf-8"), {"speeds": table(found)}), "utf-8")
 
 
-@click.command()
+@click.command(cls=Benchmark)
 @click.option("--tasks", default="sst2", show_default=True, help="Learn these, separated by commas.")
 @click.option("--seeds", default=3, show_default=True, help="Repeat with this many seeds.")
 @click.option("--seconds", default=180, show_default=True, help="Let each run last for this virtual time.")
@@ -117,16 +118,13 @@ def write(found: Sequence[Raced], docs: Path) -> None:
 @places.data_option
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="Compute on this.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
+@write_option
 def main(
     tasks: str, seeds: int, seconds: int, pool: int, data: Path, device: str, as_json: bool, docs: Path | None
 ) -> None:
     """Accuracy against time where machines differ in speed."""
-    folders, names = Folders(data=data, models=places.MODELS, device=device), tasks.split(",")
-    try:
-        folders.check(SMOLLM2, [REAL_TASKS[name] for name in names])
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from None
+    folders = Folders(data=data, models=places.MODELS, device=device)
+    names = [task.name for task in real_tasks(tasks, folders)]
     found = [each for name in names for each in race(folders, name, seeds=seeds, pool=pool, seconds=seconds)]
     if docs:
         write(found, docs)

@@ -257,7 +257,7 @@ def _cells(view: NodeView) -> tuple[str, ...]:
     stage = "finished" if status.node.is_finished else words.stage.replace(", the run is at", "")
     return (
         view.data_dir.path.name,
-        f"gone at step {status.node.step}" if view.trouble else stage,
+        f"gone at step {status.node.step}" if view.trouble and not view.is_done else stage,
         figure,
         accuracy,
         str(status.node.peers),

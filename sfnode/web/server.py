@@ -6,7 +6,6 @@ for more.
 """
 
 import json
-import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from pathlib import PurePath
 
 import trio
 from hypercorn.config import Config
+from hypercorn.protocol import ProtocolWrapper
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
@@ -119,9 +119,15 @@ class _Connections:
     """
 
     def __init__(self, app: Callable[[Recognise], Starlette], slips: Slips) -> None:
-        self._app: AppWrapper = wrap_app(app(self._recognise), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
+        page = app(self._recognise)
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            with slips.contained("a request of the page", endings=()):
+                await page(scope, receive, send)
+
+        self._app: AppWrapper = wrap_app(answer, wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
         self._config = Config()
-        self._config.errorlog = logging.getLogger("sfnode.web.http")
+        self._config.errorlog = None
         self._config.keep_alive_timeout = _IDLE_S
         self._config.include_server_header = False
         self._context = WorkerContext(None)
@@ -156,23 +162,34 @@ class _Connections:
         client = host, port
         # `Strangers` makes room among strangers.
         known = sum(stream.stranger.is_known for stream in self._open.values())
-        if known < _CONNECTIONS_MAX and len(self._open) < 2 * _CONNECTIONS_MAX:
-            with self._strangers.place(client[0]) as stranger, self._listed(client, _Stream(accepted, stranger)) as it:
-                await TCPServer(self._app, self._config, self._context, ConnectionState({}), it)  # type: ignore[arg-type]
-
-    @contextmanager
-    def _listed(self, client: Client, stream: "_Stream") -> Iterator["_Stream"]:
-        self._open[client] = stream
-        try:
-            yield stream
-        finally:
-            if self._open.get(client) is stream:
-                del self._open[client]
+        if known >= _CONNECTIONS_MAX or len(self._open) >= 2 * _CONNECTIONS_MAX:
+            return
+        with self._strangers.place(host) as stranger:
+            stream = self._open[client] = _Stream(accepted, stranger)
+            try:
+                await _PageServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
+            finally:
+                if self._open.get(client) is stream:
+                    del self._open[client]
 
     def _recognise(self, client: Client) -> None:
         """Treat the connection as known: a permitted request came on it."""
         if client in self._open:
             self._strangers.recognise(self._open[client].stranger)
+
+
+class _PageServer(TCPServer):
+    """Speaks HTTP/1.1 alone: hypercorn lets strangers change to HTTP/2, and some frames fail before the gate."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Make the protocol, which hypercorn sets when the connection begins, ignore requests to change it."""
+        if isinstance(value, ProtocolWrapper):
+            value.protocol._check_protocol = _ignore  # type: ignore[method-assign, union-attr]
+        super().__setattr__(name, value)
+
+
+async def _ignore(_: object) -> None:
+    pass
 
 
 class _Stream:
@@ -186,9 +203,12 @@ class _Stream:
         self.aclose = stream.aclose
 
     async def send_all(self, data: bytes) -> None:
-        """Send ``data``. BrokenResourceError after `_SEND_S`, or after `_REFUSAL_S` for strangers."""
+        """Send ``data``. BrokenResourceError after `_SEND_S`, after `_REFUSAL_S` for strangers, or while it closes."""
         with trio.move_on_after(_SEND_S if self.stranger.is_known else _REFUSAL_S) as scope:
-            await self._stream.send_all(data)
+            try:
+                await self._stream.send_all(data)
+            except trio.BusyResourceError as error:  # hypercorn closes it at once where a second request waits
+                raise trio.BrokenResourceError("the connection is being closed") from error
         if scope.cancelled_caught:
             await trio.aclose_forcefully(self._stream)
             raise trio.BrokenResourceError("nobody takes what is sent")

@@ -13,6 +13,10 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.virtual_network import CountedNetwork
+from protocol.events import StoreSnapshot, StoreStatements
+from protocol.wire import PeerId
+from sfnode.api.virtual_network import VirtualLink
 from tests import REPOSITORY
 
 
@@ -60,6 +64,18 @@ def test_join__peers_that_lie_and_stall__ends_live_without_dropping_an_honest_on
         assert [found["updates"] for found in runs] == [256]
         assert all(found["bytes_down"] > found["bytes_least"] for found in runs)
         assert not [peer for found in runs for peer in found["dropped"] if peer.startswith("honest")]
+
+
+def test_counted_network__effects_that_hold_a_state__do_not_fill_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Runs of some thousand steps printed megabytes of snapshots."""
+    network = CountedNetwork(seed=0, link=VirtualLink())
+    data = bytes(100_000)
+    network.carry_out(PeerId("a"), StoreSnapshot(step=1_024, sha256="0" * 64, data=data))
+    assert capsys.readouterr().err == ""
+    network.carry_out(PeerId("a"), StoreStatements(statements=(data,)))
+    assert capsys.readouterr().err == "a: StoreStatements\n"
 
 
 @pytest.mark.slow

@@ -137,6 +137,12 @@ DOORS = (
         _OF_STRANGERS + "test_viewer__has_shown_the_token__strangers_do_not_displace_it",
     ),
     _mutant(
+        "pages-in-http-2",
+        "a stranger changes to HTTP/2, and what fails in its frames is counted as a bug of ours",
+        Edit("sfnode.web.server", "_PageServer.__setattr__", "isinstance(value, ProtocolWrapper)", "False"),
+        "tests/web/test_server.py::test_connection__stranger_asks_for_http_2_or_in_advance__is_no_slip_of_ours",
+    ),
+    _mutant(
         "metrics-under-any-name",
         "a page of another site reads a node's figures through a name that leads to this machine",
         Edit(_METRICS, "_Server._response_to", "not (self._is_open or is_name_of_ours(host))", "False"),

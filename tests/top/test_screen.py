@@ -107,3 +107,4 @@ def test_screen__node_that_finished_and_left__raises_no_alarm() -> None:
     done = replace(view(FINISHED, "the node has finished its run and stopped"), is_done=True)
     assert lines([done])[1] == "the node has finished its run and stopped"
     assert lines([replace(done, is_done=False)])[1].startswith("! ")
+    assert any(line.startswith("node finished ") for line in lines([view(STATUS), done]))

@@ -265,13 +265,49 @@ async def test_page__cannot_be_made__is_counted_as_a_slip_and_made_again(made: M
     assert (slips.state.count, slips.state.last.split(",")[0]) == (2, "ZeroDivisionError in the page")
 
 
+async def said_by_stranger(browser: Browser, said: bytes) -> bytes:
+    """What a page answers to these bytes, until it closes the connection."""
+    answer = b""
+    with trio.fail_after(LIMIT_S), suppress(trio.BrokenResourceError):
+        async with await trio.open_tcp_stream("127.0.0.1", browser.port) as stream:
+            await stream.send_all(said)
+            async for piece in stream:
+                answer += piece
+    return answer
+
+
 async def test_connection__garbage_instead_of_http__ends_without_harm(made: MadeNode) -> None:
     async with served(made.page()) as browser:
-        async with await trio.open_tcp_stream("127.0.0.1", browser.port) as stream:
-            await stream.send_all(b"\x00\xff GET\r\n\r\n" * 10)
-            with trio.fail_after(LIMIT_S):
-                assert b"".join([piece async for piece in stream]).startswith((b"HTTP/1.1 400", b""))
+        assert (await said_by_stranger(browser, b"\x00\xff GET\r\n\r\n" * 10))[:12] in (b"HTTP/1.1 400", b"")
         assert (await browser.ask("/")).status == 200
+
+
+_UPGRADE = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n\r\n"
+_HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # and empty settings
+_PRIORITIES = b"".join(bytes([0, 0, 5, 2, 0]) + (2 * at + 1).to_bytes(4) + bytes(5) for at in range(1, 1_100))
+
+
+@pytest.mark.parametrize("said", [_UPGRADE, _HTTP_2 + _PRIORITIES, 3 * b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+async def test_connection__stranger_asks_for_http_2_or_in_advance__is_no_slip_of_ours(
+    said: bytes, made: MadeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each was an error with a traceback in the log of the node; those in HTTP/2 were counted as bugs of ours."""
+    slips = Slips()
+    async with served(made.page(), token=TOKEN, slips=slips) as browser:
+        for _ in range(10):  # which task is first is chance
+            assert (await said_by_stranger(browser, said))[:11] in (b"HTTP/1.1 40", b"HTTP/1.1 42", b"")
+        assert (await browser.ask("/", Authorization=f"Bearer {TOKEN}")).status == 200
+    assert slips.state.count == 0 and not caplog.records
+
+
+async def test_request__a_slip_of_ours__is_an_error_to_the_browser_and_counted(
+    made: MadeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slips = Slips()
+    monkeypatch.setattr("sfnode.web.server.asset", lambda _name: 1 / 0)
+    async with served(made.page(), slips=slips) as browser:
+        assert (await browser.ask("/")).status == 500
+    assert (slips.state.count, slips.state.last.split(",")[0]) == (1, "ZeroDivisionError in a request of the page")
 
 
 async def test_connection__a_slip_of_ours__ends_it_alone_and_is_counted(
