@@ -3,8 +3,9 @@
 import { parseJson } from "./json.mjs";
 import { readRule } from "./reward.mjs";
 
-const FIELD_NAME = /^[\p{XID_Start}_]\p{XID_Continue}*$/u;
+const FIELD_NAME = /^[A-Za-z_\u{80}-\u{10FFFF}][0-9A-Za-z_\u{80}-\u{10FFFF}]*$/u;
 const PART = /\{\{|\}\}|\{([^{}]*)\}|[^{}]+/y;
+const WHITE = /^[\t-\r ]*$/;
 const ROW_LENGTH_MAX = 2 ** 20;
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
@@ -211,7 +212,7 @@ export function examplesOf(encoder, data) {
   } catch {
     throw new Unusable("no UTF-8");
   }
-  const lines = text.split(/\r\n|\r|\n/).filter((line) => line.trim() !== "");
+  const lines = text.split(/\r\n|\r|\n/).filter((line) => !WHITE.test(line));
   const found = lines.flatMap((line) => encoder.examples(line));
   demand(found.length > 0, "no example");
   return found;

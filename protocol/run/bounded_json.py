@@ -7,6 +7,7 @@ import re
 from protocol.schema import Malformed
 
 JSON_DEPTH_MAX = 64  # parsers recurse
+WHITE = " \t\n\r\f\v"  # SPEC 1.6: Python's own set has more, JavaScript's others
 EXACT_INTEGER_MAX = 1 << 53  # binary64 holds all up to here
 _DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 

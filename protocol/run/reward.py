@@ -24,6 +24,8 @@ TERMS_MAX = 16  # of all sums of a rule
 ENUM_MAX = 64  # an answer can hold thousands of values to compare with each
 TERM_WEIGHT_MAX = 1_000_000  # a sum of weights stays finite and exact enough
 NOT_FIELDS = ("label", "choices", "choice")  # SPEC 5.5: words of other kinds of task
+# As `str.isidentifier`, but of no version of Unicode: a manifest is valid under each Python, or under none
+FIELD_NAME = re.compile("[A-Za-z_\u0080-\U0010ffff][0-9A-Za-z_\u0080-\U0010ffff]*")
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[^{}]+")
 _BRACES_HELP = "a field is {name}, and a brace itself is written twice, in patterns too: a{{2,3}}"
 
@@ -275,7 +277,7 @@ class _Grammar:
                 literals[-1] += part[0][0]
             elif part[0][0] != "{":
                 literals[-1] += part[0]
-            elif not part[1].isidentifier() or part[1] in NOT_FIELDS:
+            elif not FIELD_NAME.fullmatch(part[1]) or part[1] in NOT_FIELDS:
                 raise Malformed(f"{where}: {part[0][:64]} is not a field of the data; {_BRACES_HELP}")
             else:
                 names.append(part[1])

@@ -16,7 +16,7 @@ from protocol.schema import Malformed, has_half_pair
 # The largest program that this allows takes RE2 some 0.4 s on the longest answer, where it gives up its automaton.
 _PATTERN_MEMORY_BYTES = 1 << 17
 _BYTES_MAX = rules.ANSWER_BYTES_MAX
-_WHITE = " \t\n\r\f\v"
+_WHITE = bounded_json.WHITE
 _WORD = re.compile(f"[^{_WHITE}]+")
 _EXAMPLE_VALUE = "1"  # stands for a row's value when a pattern is tried before there is a row
 

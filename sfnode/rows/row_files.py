@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.errors import OperatorError, first_line
+from protocol.run import bounded_json
 from sfnode.extras import how_to_add
 from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, TaskTemplate
 
@@ -161,7 +162,7 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
 def _lines(text: str, path: Path, template: TaskTemplate, *, constant: Callable[[str], float]) -> Iterator[Placed]:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
+        if not line.strip(bounded_json.WHITE):
             continue
         try:
             yield f"{path}:{number}", json.loads(line, parse_constant=constant)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from protocol.errors import OperatorError
-from protocol.run import TaskKind, TaskSpec, bounded_json, parse_reward
+from protocol.run import TaskKind, TaskSpec, bounded_json, parse_reward, reward as rules
 
 LABEL_FIELD = "label"
 CHOICES_FIELD = "choices"
@@ -196,7 +196,7 @@ def field_names(template: str, what: str) -> tuple[str, ...]:
     except ValueError as error:
         raise OperatorError(f"{what} {template!r}: {str(error).lower()}; a brace itself is written twice") from None
     for name, form, conversion in parts:
-        plain = name is not None and name.isidentifier() and not form and conversion is None
+        plain = rules.FIELD_NAME.fullmatch(name or "") and not form and conversion is None
         if not plain or name in (LABEL_FIELD, CHOICES_FIELD):
             whole = "".join([str(name), *([f"!{conversion}"] if conversion else []), *([f":{form}"] if form else [])])
             raise OperatorError(

@@ -48,6 +48,7 @@ _VALID: dict[str, str] = {
     "most": _text({"characters": [16_384, 16_384]}, samples=64, tokens=1_024),
     "in any order, with blanks": ' { "tokens" : 16, "samples":8,\n"check":{"exact" :"a"}} ',
     "fields and braces": _text({"regex": "{a}{{2,3}}{b_1}{{{\u00e4}}}"}),
+    "names in signs, and in letters that are new in Unicode": _text({"exact": "{\U0001e4f0}{\u30fb}{_\u00a0}"}),
     "nothing": _text({"exact": ""}),
     "8 sums": _text(_sums(8)),
     "8 schemas": _text({"json": _schemas(8)}),

@@ -111,7 +111,8 @@ def _spec(task: Mapping[str, Any]) -> TaskSpec:
 
 
 def _templates() -> Iterator[Case]:
-    row = {"text": "a b", "answer": "c", "choices": ["x", "y"], "label": 1, "_1": "u", "caf\u00e9": "v"}
+    row = {"text": "a b", "answer": "c", "choices": ["x", "y"], "label": 1, "_1": "u", "caf\u00e9": "v", "a-b": "w"}
+    row["\u30fb\U0001e4f0"] = "x"
     for name, task in {
         "label words of one token": _WORDS,
         "label words of several tokens": _LONG,
@@ -134,6 +135,8 @@ def _templates() -> Iterator[Case]:
         "the choices as a field": {**_COMPLETION, "template": "{choices}"},
         "a brace that is open": {**_COMPLETION, "template": "{text"},
         "a brace that is closed alone": {**_COMPLETION, "template": "text}"},
+        "a name of signs beyond ASCII": {**_COMPLETION, "template": "{\u30fb\U0001e4f0}"},
+        "a name with a hyphen": {**_COMPLETION, "template": "{a-b}"},
         "a name with a digit first": {**_COMPLETION, "template": "{1a}"},
         "no name": {**_COMPLETION, "template": "{}"},
         "a form of a field": {**_COMPLETION, "template": "{text:>9}"},
@@ -149,7 +152,10 @@ def _lines() -> Iterator[Case]:
     good = b'{"text": "a", "label": 0}'
     for name, data in {
         "the three ends of a line": good + b"\n" + good + b"\r\n" + good + b"\r" + good,
-        "lines of white space": b"\n \t\r\n" + good + b"\n\n",
+        "lines of white space": b"\n \t\v\f\r\n" + good + b"\n\n",
+        "a line of other white space": good + b"\n\xc2\x85\n",
+        "a separator of files": good + b"\n\x1c\n",
+        "a mark of the order of bytes on a line": good + b"\n\xef\xbb\xbf\n",
         "not UTF-8": good + b"\n" + b'{"text": "\xff", "label": 0}',
         "not JSON": good + b"\n{",
         "two values in a line": good + good,
