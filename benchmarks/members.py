@@ -67,7 +67,9 @@ def compare(
         alone.append(_played(space, shared, {member: part}, recipe.steps, task.test_rows))
         say(f"  member {member} alone: {100 * alone[-1].accuracy:.1f} %")
     run = _played(space, shared, dict(enumerate(parts)), recipe.steps, task.test_rows)
+    say(f"  the run: {100 * run.accuracy:.1f} % ({run.loss:.3f})")
     pooled = _played(space, shared, dict.fromkeys(range(members), pool), recipe.steps, task.test_rows)
+    say(f"  pooled: {100 * pooled.accuracy:.1f} % ({pooled.loss:.3f})")
     found = Measured(accuracy=start.accuracy, loss=start.loss)
     return BesideMembers(start=found, alone=alone, run=run, pooled=pooled), given
 
