@@ -8,7 +8,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest, SignedManifest
-from sfnode.doctor import bootstraps, data_directory_check, disk_checks, machine_checks, memory_plan, model_check
+from sfnode.doctor import bootstraps, clock_and_port_checks, data_directory_check, disk_checks, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
@@ -47,7 +47,7 @@ class Examination:
         needed = memory_plan.ledger_bytes(self._signed.manifest) if self._signed else 0
         await self._check("disk space", partial(disk_checks.check_space, place, needed))
         await self._check("disk writing", partial(disk_checks.check_writing, place))
-        self._tell(machine_checks.check_files())
+        self._tell(clock_and_port_checks.check_files())
         if is_node and self._data_dir is not None:
             await self._look_at_directory(self._data_dir)
         await self._look_around()
@@ -93,19 +93,19 @@ class Examination:
         status = last_status(self._data_dir) if self._data_dir is not None and self._data_dir.is_locked() else None
         own_pid, listen = None if status is None else status.life.pid, self._options.network.listen
         for address in listen:
-            look = partial(machine_checks.check_port, address, own_pid)
+            look = partial(clock_and_port_checks.check_port, address, own_pid)
             self._tell(await within(f"listen {address}", _QUICK_S, look))
         run_id = self._signed.manifest.run_id if self._signed else self._options.source.bootstrap.run_id
         known = bootstraps.Surroundings(run_id=run_id, signed=self._signed, listen_port=0)
-        async with machine_checks.held_open(listen[0] if listen else None) as port:
+        async with clock_and_port_checks.held_open(listen[0] if listen else None) as port:
             known.listen_port = port
             await self._ask_peers(known)
         self._signed = known.signed
-        self._tell(machine_checks.check_clock([seen.clock_ahead_s for seen in known.seen]))
+        self._tell(clock_and_port_checks.check_clock([seen.clock_ahead_s for seen in known.seen]))
         reachability = bootstraps.judge_reachability(known, bool(listen))
         self._tell(reachability)
         if reachability.verdict is Verdict.WARNING:
-            await self._check("router", machine_checks.check_router)
+            await self._check("router", clock_and_port_checks.check_router)
 
     async def _ask_peers(self, known: bootstraps.Surroundings) -> None:
         """Check the bootstraps; without one, the remembered peers, where one that answers is enough."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
-from sfnode.storage.private_folder import PrivateFolder
+from sfnode.storage.exclusive_folder import ExclusiveFolder
 
 _END_BYTES = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
 _END_TEXT_MAX = 600  # characters, of at most six bytes each in JSON
@@ -24,7 +24,7 @@ class ControlFiles:
     """Writes, finds and removes the requests to one node. All methods that change a file raise OperatorError."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._pause_file, self._stop_file = PrivateFolder(folder), folder / "paused", folder / "stop"
+        self._folder, self._pause_file, self._stop_file = ExclusiveFolder(folder), folder / "paused", folder / "stop"
 
     def is_paused(self) -> bool:
         """Return whether the operator has paused the node."""

@@ -14,8 +14,8 @@ from protocol.state import Replica
 from sfnode.storage.control_files import ControlFiles, EndFile
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import EvaluationsFile, GainFile
+from sfnode.storage.exclusive_folder import LOCK_FILE, ExclusiveFolder
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
 from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, InvitedFile, StatementFiles
 from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis
 from sfnode.storage.stored_records import StoredRecords, stored_records
@@ -36,7 +36,7 @@ _MORE_NAMES = re.compile(
 )
 
 
-class DataDirectory(PrivateFolder):
+class DataDirectory(ExclusiveFolder):
     """Owns the folder of one node in one run. A `Store` opens it for the node; everything here works without one.
 
     Attributes:

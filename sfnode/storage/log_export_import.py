@@ -20,8 +20,8 @@ from protocol.run import Manifest, SignedManifest
 from protocol.state import Replica
 from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, STAGED, DataDirectory
 from sfnode.storage.disk import opened_file, os_errors, read_bytes, sync_folder, write_new
+from sfnode.storage.exclusive_folder import LOCK_FILE
 from sfnode.storage.key_file import IDENTITY_FILE
-from sfnode.storage.private_folder import LOCK_FILE
 from sfnode.storage.record_store import Store
 from sfnode.storage.stored_basis import read_bases
 

@@ -15,7 +15,7 @@ from protocol.ledger import Statement, StatementCodec
 from protocol.run import Manifest
 from protocol.schema import is_hex
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
-from sfnode.storage.private_folder import PrivateFolder
+from sfnode.storage.exclusive_folder import ExclusiveFolder
 
 INBOX_FOLDER = "statements"  # in the data directory
 ENDING = ".statements"
@@ -48,7 +48,8 @@ class StatementFiles:
     """Holds the statements that wait for one node, and the claim of its own invitation."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._inbox, self._claim_file = PrivateFolder(folder), folder / INBOX_FOLDER, folder / CLAIM_FILE
+        self._folder, self._inbox = ExclusiveFolder(folder), folder / INBOX_FOLDER
+        self._claim_file = folder / CLAIM_FILE
 
     def submit(self, statements: Sequence[bytes]) -> Path:
         """Leave statements for the node, running or not; the same ones twice are one file."""
@@ -100,6 +101,6 @@ class InvitedFile:
 
     def note(self, token: bytes, name: str) -> None:
         """Note that the invitation of this token is for ``name``. OperatorError if the file cannot be written."""
-        PrivateFolder(self._path.parent).check()
+        ExclusiveFolder(self._path.parent).check()
         held = {key.hex(): noted for key, noted in self.read().items()} | {token.hex(): name}
         write_durably(self._path, json.dumps(held).encode("ascii"), mode=0o600)

@@ -3,5 +3,5 @@
 Only those who have the extra `web` can import this room; the command line does so where somebody asks for a page.
 """
 
-from sfnode.web.page_access import PageAccess
+from sfnode.web.access_and_headers import PageAccess
 from sfnode.web.server import serve_page

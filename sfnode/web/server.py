@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 from sfnode.http_guard import Stranger, Strangers
 from sfnode.page import SERVED, Page, asset
 from sfnode.unexpected_errors import Slips
-from sfnode.web.page_access import Client, Gate, PageAccess, Recognise
+from sfnode.web.access_and_headers import Client, Gate, PageAccess, Recognise
 
 VIEWERS_MAX = 8
 _LOOK_S = 1.0

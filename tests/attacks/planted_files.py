@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.run.manifest import sign_manifest
-from sfnode.storage.private_folder import LOCK_FILE
+from sfnode.storage.exclusive_folder import LOCK_FILE
 from tests.attacks.outcome import Outcome
 from tests.support.daemons import JoinProcess, run_sfnode, write_run
 from tests.support.manifests import OWNER, small_manifest

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from protocol.run.manifest import Manifest, sign_manifest
-from sfnode.storage import private_folder
+from sfnode.storage import exclusive_folder
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import KeyFile
 from sfnode.storage.record_store import Store
@@ -47,7 +47,7 @@ def test_command__node_of_another_user__is_refused_with_how_to_run_it(
     KeyFile(key).store(OWNER_SEED)
     lock = node.lock()
     before = written(node)
-    monkeypatch.setattr(private_folder, "os", SimpleNamespace(**vars(os) | {"geteuid": lambda: os.getuid() + 1}))
+    monkeypatch.setattr(exclusive_folder, "os", SimpleNamespace(**vars(os) | {"geteuid": lambda: os.getuid() + 1}))
     try:
         words = (*command, key) if command[-1] == "--owner-key" else command
         outcome = call(*words, "--data-dir", node)

@@ -19,7 +19,7 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import model_folder
-from sfnode.doctor import disk_checks, machine_checks, memory_plan, model_check
+from sfnode.doctor import clock_and_port_checks, disk_checks, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import parse_bootstrap, peer_of_author
 from sfnode.run.run_address import RunAddress, join_string
@@ -243,11 +243,11 @@ def test_doctor__port_that_is_taken__names_the_program(tmp_path: Path) -> None:
 
 
 def test_doctor__clock__is_checked_against_sense_and_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks, "time", SimpleNamespace(time=lambda: 1_000.0))
-    finding = machine_checks.check_clock([])
+    monkeypatch.setattr(clock_and_port_checks, "time", SimpleNamespace(time=lambda: 1_000.0))
+    finding = clock_and_port_checks.check_clock([])
     assert finding.verdict is Verdict.FAIL and "1970-01-01" in finding.text and "timedatectl" in finding.advice
-    assert machine_checks.check_clock([0.2, -0.1, 900.0]).verdict is Verdict.OK
-    finding = machine_checks.check_clock([120.0, 119.0])
+    assert clock_and_port_checks.check_clock([0.2, -0.1, 900.0]).verdict is Verdict.OK
+    finding = clock_and_port_checks.check_clock([120.0, 119.0])
     assert finding.verdict is Verdict.WARNING and "2 min 0 s behind" in finding.text
 
 
@@ -267,7 +267,7 @@ def test_doctor__disk__space_and_fsync(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_doctor__few_open_files_allowed__says_which_limit_to_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (256, 256))
-    finding = machine_checks.check_files()
+    finding = clock_and_port_checks.check_files()
     assert finding.verdict is Verdict.WARNING
     assert "at most 256, with 160 connections" in finding.text and "hard limit" in finding.advice
 

@@ -7,8 +7,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _HOST, _STORE, _REPLAY = "tests.simulation.host", "sfnode.storage.record_store", "sfnode.storage.stored_records"
-_FOLDER = "sfnode.storage.private_folder"
-_FOLDER_TESTS = "tests/storage/test_private_folder.py::"
+_FOLDER = "sfnode.storage.exclusive_folder"
+_FOLDER_TESTS = "tests/storage/test_exclusive_folder.py::"
 
 STORAGE = (
     Mutant(
@@ -87,13 +87,13 @@ STORAGE = (
     Mutant(
         name="files-of-others-in-the-folder",
         breaks="a data directory is used in which another user has left a file",
-        edits=(Edit(_FOLDER, "PrivateFolder.check", "if _is_foreign(path):", "if False:"),),
+        edits=(Edit(_FOLDER, "ExclusiveFolder.check", "if _is_foreign(path):", "if False:"),),
         detector=Tests((_FOLDER_TESTS + "test_claim__another_users_file_in_it__is_named",)),
     ),
     Mutant(
         name="lock-that-others-open",
         breaks="any user of the machine can lock the data directory, and the node does not start",
-        edits=(Edit(_FOLDER, "PrivateFolder.lock", "    self.claim()\n", "    self.path.mkdir()\n"),),
+        edits=(Edit(_FOLDER, "ExclusiveFolder.lock", "    self.claim()\n", "    self.path.mkdir()\n"),),
         detector=Tests((_FOLDER_TESTS + "test_store__new_directory__nobody_else_can_enter_it_or_open_its_lock",)),
     ),
     Mutant(

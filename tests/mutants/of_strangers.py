@@ -6,7 +6,7 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_CALLERS, _WEB, _METRICS = "sfnode.http_guard", "sfnode.web.page_access", "sfnode.metrics"
+_CALLERS, _WEB, _METRICS = "sfnode.http_guard", "sfnode.web.access_and_headers", "sfnode.metrics"
 _PACKETS, _ROSTER = "sfnode.network.discovery.mdns_packets", "protocol.ledger.roster"
 _OF_STRANGERS, _OF_METRICS = "tests/web/test_strangers.py::", "tests/metrics/test_metrics_server.py::"
 

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from sfnode.doctor import Examination
+from sfnode.doctor.clock_and_port_checks import check_router
 from sfnode.doctor.findings import Finding, Verdict, ok, warning
-from sfnode.doctor.machine_checks import check_router
 from sfnode.network import bounds, discovery
 from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway

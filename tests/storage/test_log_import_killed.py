@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
-from sfnode.storage.private_folder import LOCK_FILE
+from sfnode.storage.exclusive_folder import LOCK_FILE
 from tests.storage.test_log_export_import import PROOF, RECORDS, digests, make_directory
 from tests.support.cli_calls import call
 

@@ -20,7 +20,7 @@ from sfnode.page.assets import INDEX, SCRIPTS, STYLE
 from sfnode.page.node_page import Page, Sections
 from sfnode.unexpected_errors import Slips
 from sfnode.web import server
-from sfnode.web.page_access import PageAccess
+from sfnode.web.access_and_headers import PageAccess
 from sfnode.web.server import Viewers, serve_page
 from tests.support.made_pages import MadeNode
 

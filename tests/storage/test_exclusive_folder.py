@@ -11,10 +11,10 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
-from sfnode.storage import private_folder
+from sfnode.storage import exclusive_folder
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.exclusive_folder import LOCK_FILE
 from sfnode.storage.key_file import KeyFile
-from sfnode.storage.private_folder import LOCK_FILE
 from sfnode.storage.record_store import Store
 from tests.support.manifests import OWNER, small_manifest
 
@@ -57,14 +57,14 @@ def test_claim__open_folder_with_other_files__stays_as_it_is(name: str, is_refus
 
 
 def test_claim__folder_of_another_user__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.storage.private_folder.os.geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr("sfnode.storage.exclusive_folder.os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(OperatorError, match=f"{tmp_path} belongs to another user.*another --data-dir"):
         DataDirectory(tmp_path).claim()
 
 
 def test_claim__another_users_file_in_it__is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "identity.key").touch()
-    monkeypatch.setattr(private_folder, "_is_foreign", lambda path: path.name == "identity.key")
+    monkeypatch.setattr(exclusive_folder, "_is_foreign", lambda path: path.name == "identity.key")
     with pytest.raises(OperatorError, match=r"identity\.key belongs to another user.*remove it"):
         DataDirectory(tmp_path).claim()
 

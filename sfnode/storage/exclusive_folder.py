@@ -16,7 +16,7 @@ _MODE = 0o700
 _ROOT = 0  # may do anything anyway; a separate volume has its "lost+found"
 
 
-class PrivateFolder:
+class ExclusiveFolder:
     """Closes a folder to other users, and to other processes while one holds its lock.
 
     Attributes:
@@ -29,7 +29,7 @@ class PrivateFolder:
         self.path = path
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PrivateFolder) and self.path == other.path
+        return isinstance(other, ExclusiveFolder) and self.path == other.path
 
     def __hash__(self) -> int:
         return hash(self.path)
