@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sfnode.status.health import ADMITTED, Health, admission_of, health_of
     from sfnode.status.node_status import LifeStatistics, ModelProgress, ModelStage, Status, last_status, read_status
     from sfnode.status.sentences import StatusWords
-    from sfnode.status.sparkline import sparkline, thinned
     from sfnode.status.status_detail import CurveStatistics, LossPoint, News, StatusDetail
+    from sfnode.status.text_curve import sparkline, thinned
 else:
     __getattr__, __dir__ = lazy_face(__name__, __file__)

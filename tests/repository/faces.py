@@ -57,6 +57,21 @@ def nameless_doors(modules: tuple[Module, ...]) -> Iterator[str]:
                 yield f"{module.path}:1: the first sentence names no door, such as {' '.join(sorted(doors))}"
 
 
+def hidden_names(modules: tuple[Module, ...]) -> Iterator[str]:
+    """What a face hands out is not called as a module of its package: once imported, that takes the name's place."""
+    for module in modules:
+        inside = {*_inside(module, modules, is_package=False), *_inside(module, modules, is_package=True)}
+        imports = [node for node in module.nodes if module.is_package and isinstance(node, ast.ImportFrom)]
+        names = [
+            (node, each.asname or each.name) for node in imports if node.module != module.name for each in node.names
+        ]
+        yield from (
+            module.at(node, f"hands out {name}, which a module of the package is called, too")
+            for node, name in names
+            if name in inside
+        )
+
+
 def _imports_of_ours(module: Module) -> Iterator[tuple[ast.AST, str]]:
     """The names that a guest imports from packages that have faces, with their places."""
     if not module.is_in(*GUESTS):

@@ -17,6 +17,7 @@ TREE_RULES: tuple[TreeRule, ...] = (
     architecture.broken_layers,
     architecture.import_cycles,
     faces.deep_imports,
+    faces.hidden_names,
     faces.unlisted_names,
     faces.borrowed_names,
     faces.nameless_doors,
