@@ -120,8 +120,10 @@ async def test_streams__peer_never_ends_them__are_reset_after_a_while(monkeypatc
             assert len(await opened.receive_exactly(27)) == 27
         await until(lambda: len(connections(victim)[0].streams) == 1)  # that of the session
         assert opened is not None
-        with pytest.raises(LinkBrokenError):
-            await opened.receive_some(1)
+        with suppress(LinkBrokenError), trio.fail_after(5.0):
+            while True:  # the end of what the victim has said may come first, and the reset be on its way
+                await opened.receive_some(1)
+                await trio.sleep(0.01)
         assert victim.guard.failures == 0
 
 
