@@ -22,7 +22,7 @@ from sfnode.training.task import TaskData, read_task
 Row: TypeAlias = dict[str, str]
 Rows: TypeAlias = tuple[list[Row], list[Row]]  # to learn from, and held out
 
-SAMPLES = 8  # answers to a prompt
+SAMPLES = 4  # answers to a prompt
 ANSWERS = 16  # of a client and round
 TOKENS_MAX = 192  # of a prompt and its answer
 _HELD_OUT = 128

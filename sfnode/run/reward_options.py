@@ -13,7 +13,7 @@ from sfnode.rewards import Checker
 from sfnode.run.option_field import given
 from sfnode.storage import disk
 
-SAMPLES = 8
+SAMPLES = 4
 ANSWER_TOKENS = 16
 PROMPT = "{prompt}"
 _ANSWERS = 16  # of a message, if there may be several prompts: all figures in docs/rewards.md are with these

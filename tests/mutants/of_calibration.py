@@ -47,6 +47,17 @@ BASES = (
         ),
     ),
     Mutant(
+        name="decisions-drowned-by-words",
+        breaks="the basis of short answers tells words apart and not prompts: runs end at one answer to everything",
+        edits=(Edit(_FOUND, "calibrate", "_beginnings if is_short else _all_tokens", "_all_tokens"),),
+        detector=Tests(
+            (
+                "tests/training/test_reward_estimate.py::test_calibrate__answers_of_at_most_16_tokens__"
+                "v_has_length_one_at_the_token_where_they_begin",
+            )
+        ),
+    ),
+    Mutant(
         name="first-norm-taken-for-the-last",
         breaks="the basis has the lengths of another place of the model than the stream's end",
         edits=(

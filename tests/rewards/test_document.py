@@ -36,4 +36,4 @@ def test_document__each_example__gets_what_it_says(check: str, answer: str, rewa
 
 @pytest.mark.parametrize("rule", RULES)
 def test_document__each_rule__is_taken(rule: str) -> None:
-    assert parse_reward(RewardOptions(rule_text=rule).document).samples == 8
+    assert parse_reward(RewardOptions(rule_text=rule).document).samples == 4

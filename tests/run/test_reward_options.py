@@ -44,16 +44,16 @@ def document_of(text: str, samples: int | None = None, tokens: int | None = None
     ],
 )
 def test_reward__short_forms_and_json__are_checks(text: str, check: object) -> None:
-    assert document_of(text) == {"check": check, "samples": 8, "tokens": 16}
-    assert document_of(text, 4, 32) == {"check": check, "samples": 4, "tokens": 32}
+    assert document_of(text) == {"check": check, "samples": 4, "tokens": 16}
+    assert document_of(text, 8, 32) == {"check": check, "samples": 8, "tokens": 32}
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_reward__in_a_file__is_taken_and_options_count_more(tmp_path: Path, is_whole: bool) -> None:
     path = tmp_path / "rule.json"
     path.write_text(json.dumps({"check": CHECK, "tokens": 5} if is_whole else CHECK, indent=2) + "\n")
-    assert document_of(f"@{path}") == {"check": CHECK, "samples": 8, "tokens": 5 if is_whole else 16}
-    assert document_of(f"@{path}", tokens=7) == {"check": CHECK, "samples": 8, "tokens": 7}
+    assert document_of(f"@{path}") == {"check": CHECK, "samples": 4, "tokens": 5 if is_whole else 16}
+    assert document_of(f"@{path}", tokens=7) == {"check": CHECK, "samples": 4, "tokens": 7}
 
 
 @pytest.mark.parametrize("said", ["exact:{answer}\r\n", '\ufeff{"exact": "{answer}"}', "words:3\n"])

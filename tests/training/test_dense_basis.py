@@ -145,7 +145,9 @@ def test_calibrate__candidates_of_unlike_lengths__no_column_bends_the_loss_more_
     h = torch.cat([x.double() @ side for x, side in zip(look.inputs, v, strict=True)], dim=1)
     usual = float(torch.linalg.matrix_norm(h * look.weight.double().sqrt()[:, None], ord=2)) ** 2 / len(look.example)
     bends = [_Gradients(look, u, h).curvature(slice(column, column + 1)) for column in range(u.shape[1])]
-    whole = [_Gradients(look, _leading_excess(look), h).curvature(slice(each, each + 1)) for each in range(u.shape[1])]
+    whole = [
+        _Gradients(look, _leading_excess(look, 16), h).curvature(slice(each, each + 1)) for each in range(u.shape[1])
+    ]
     assert max(bends) <= 1.05 * usual < max(whole)  # U is rounded to bytes
 
 

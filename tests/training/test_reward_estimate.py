@@ -32,6 +32,7 @@ from protocol.subspace.drawn_examples import answer_draws
 from sfnode.run.manifest_builder import dense_method_of
 from sfnode.training.answers import AnswerWriter
 from sfnode.training.calibration import calibrate
+from sfnode.training.calibration.example_passes import look_at
 from sfnode.training.dense_estimate import dense_terms, mean_gradient, row_gradients
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.tensor_groups import attach, trainable_tensors
@@ -55,9 +56,9 @@ SHORT = {"words": [0, 99]}  # whether it ends in time at all
 CHECK = {"sum": [[1, {"contains": "{word}"}], [1, {"words": [0, 99]}]]}
 
 
-def some_questions(rows: int = 40, check: Any = CHECK) -> TaskData:
+def some_questions(rows: int = 40, check: Any = CHECK, tokens: int = TOKENS) -> TaskData:
     """Prompts of unlike lengths."""
-    rule = parse_reward(json.dumps({"check": check, "samples": SAMPLES, "tokens": TOKENS}))
+    rule = parse_reward(json.dumps({"check": check, "samples": SAMPLES, "tokens": tokens}))
     examples = [
         Example(tokens=some_tokens(row, 2 + row % 5), label=0, fields=(("word", "good" if row % 2 else "film"),))
         for row in range(rows)
@@ -161,6 +162,20 @@ def test_calibrate__questions__makes_a_basis_from_the_models_own_answers() -> No
     assert found.settings.core_rows > 1
     assert torch.isfinite(torch.tensor(found.learning_rate))
     assert bases.manifest.tensors
+
+
+@pytest.mark.parametrize("tokens", [16, 17])
+def test_calibrate__answers_of_at_most_16_tokens__v_has_length_one_at_the_token_where_they_begin(tokens: int) -> None:
+    """Where V was found at all tokens alike, what tells prompts apart was lost: runs ended at one answer to all."""
+    shared, data = SharedModel(tiny_llama()), some_questions(tokens=tokens)
+    bases, _ = dense_bases(shared, data)
+    begun = replace(data, examples=tuple(replace(each, candidates=((1,),)) for each in data.examples))
+    look = look_at(shared, bases.manifest.tensors, begun, lambda _done, _all: None)
+    lengths = [
+        float((x.double() @ v.double()).square().mean(dim=0).max())
+        for x, (_, v) in zip(look.inputs, shared.bases(bases, 0), strict=True)
+    ]
+    assert (max(lengths) < 1.05) == (tokens == 16)  # V is rounded to bytes
 
 
 def reward_session(shared: SharedModel, data: TaskData, rate: float) -> tuple[Estimator, Coefficients]:

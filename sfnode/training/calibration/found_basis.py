@@ -35,16 +35,19 @@ from sfnode.training.task import Example, TaskData
 
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE = 1.5
-REWARD_SHARE = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
 _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
 _NOISE_ROWS_MIN = 16  # where the rate is halved: steps of few rows are bounded by it, too
-_PROMPTS = 128  # that the model answers, in a run that learns from rewards
+_PROMPTS = 128  # that the model answers, in a run that learns from rewards; twice as many with short answers
 _PROMPTS_AT_ONCE = 32  # to tell of progress
 EXAMPLES = 256
 EXAMPLES_MIN = 32  # fewer say too little about the inputs to come
 _RANK = 64
 _RANK_MIN = 8
 _CORE_ROWS = 16  # with candidates, at most
+_SHORT_TOKENS = 16  # of an answer that is a decision: its first token says which
+_SHORT_CORE_ROWS = 12  # with such answers: more of them would leave half of the columns of V
+_LATER = 4  # directions of what layers get after its first token that count as much as that token
+_LONG_SHARE = 0.2  # of the rate, where answers are longer: the noise of their many tokens does not get smaller
 _LEAST = 0.003  # share of the gradients' squares in a direction that is worth a row
 _RIDGE = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
 # By the bits of a message's numbers: their unit is at most their rms over this, and more than half of that
@@ -92,8 +95,9 @@ def calibrate(
     OperatorError: the model gives numbers that are not finite.
     """
     drawn: list[Drawn] = []
+    is_short = data.judge is not None and data.judge.rule.tokens <= _SHORT_TOKENS
     if data.judge is not None:
-        data, drawn = _answered(shared, data, on_progress)
+        data, drawn = _answered(shared, data, 2 * _PROMPTS if is_short else _PROMPTS, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(writers_of(shared, tensors), has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
@@ -104,13 +108,17 @@ def calibrate(
     )
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
-    u_Hr = _label_sides(shared, data.label_tokens, look.size) if labels else _leading_excess(look)
+    core_rows_max = _SHORT_CORE_ROWS if is_short else _CORE_ROWS
+    u_Hr = _label_sides(shared, data.label_tokens, look.size) if labels else _leading_excess(look, core_rows_max)
     rank, core_rows = _RANK, u_Hr.shape[1]
     while len(moving) * rank * core_rows >= DENSE_NUMBERS_MAX:
         rank //= 2
     if rank < _RANK_MIN:
         return None
-    sides = [_entries(_leading(x, first, look, rank)) for x, first in zip(look.inputs, look.first, strict=True)]
+    population = _beginnings if is_short else _all_tokens
+    sides = [
+        _entries(_leading(population(x, look), first, rank)) for x, first in zip(look.inputs, look.first, strict=True)
+    ]
     h_Pk = torch.cat([x.double() @ _doubles(*side) for x, side in zip(look.inputs, sides, strict=True)], dim=1)
     if len(look.excess):
         u_Hr *= _Gradients(look, u_Hr, h_Pk).lengths()
@@ -122,8 +130,8 @@ def calibrate(
     # With candidates, gradients are measured for a stream of size one
     size = 1.0 if labels else look.size
     rate = RATE / max(gradients.curvature(), _TINY) / size
-    if data.judge is not None:
-        rate *= REWARD_SHARE
+    if data.judge is not None and not is_short:
+        rate *= _LONG_SHARE
     rate, share, rows = suited_rate(shared, moving, content, replace(data, examples=tuple(examples)), rate, size)
     noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
     settings = DenseSettings(
@@ -145,12 +153,12 @@ def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
     return [examples[number * len(examples) // count] for number in range(count)]
 
 
-def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tuple[TaskData, list[Drawn]]:
-    """Return the data with an answer of the model's own after some of the prompts, and these answers.
+def _answered(shared: SharedModel, data: TaskData, most: int, on_progress: Progress) -> tuple[TaskData, list[Drawn]]:
+    """Return the data with an answer of the model's own after at most ``most`` of the prompts, and these answers.
 
     Writing an answer and looking at it count as one example each.
     """
-    chosen, judge = spread_out(data.examples, _PROMPTS), judge_of(data)
+    chosen, judge = spread_out(data.examples, most), judge_of(data)
     draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
     writer = writer_of(shared, data, {})
     examples: list[Example] = []
@@ -173,8 +181,8 @@ def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) 
     return sides_Hr
 
 
-def _leading_excess(look: Look) -> Tensor:
-    """Return the leading directions in which a move of the stream's end changes the loss, at most 16, [H, core_rows].
+def _leading_excess(look: Look, most: int) -> Tensor:
+    """Return the leading directions in which a move of the stream's end changes the loss, at most ``most``: [H, r].
 
     Each is scaled so that the second moment of the gradient along it is one. Candidates that are the same in all
     examples have few directions.
@@ -187,7 +195,7 @@ def _leading_excess(look: Look) -> Tensor:
         apart_RH = _apart(look, of_row)
         moment_HH = apart_RH.T @ apart_RH
     values, vectors = torch.linalg.eigh(moment_HH / (int(look.example.max()) + 1))
-    values, vectors = values.flip(0)[:_CORE_ROWS], vectors.flip(1)[:, :_CORE_ROWS]
+    values, vectors = values.flip(0)[:most], vectors.flip(1)[:, :most]
     count = max(1, int((values > _LEAST * values.sum()).sum()))
     sides_Hr: Tensor = vectors[:, :count] * look.size / values[:count].clamp_min(_TINY).sqrt()
     return sides_Hr
@@ -204,7 +212,29 @@ def _apart(look: Look, of_row: Tensor) -> Tensor:
     return (of_row - mean_N[look.example]) * even_R.sqrt()
 
 
-def _leading(inputs_PI: Tensor, first_I: Tensor, look: Look, rank: int) -> Tensor:
+def _all_tokens(inputs_PI: Tensor, look: Look) -> Tensor:
+    """Return a layer's inputs, each times the root of its share of the second moment, fp64[P, I]."""
+    return inputs_PI.double() * (look.weight / look.weight.sum()).double().sqrt()[:, None]
+
+
+def _beginnings(inputs_PI: Tensor, look: Look) -> Tensor:
+    """Return the same of short answers: their first tokens, and the leading directions of the later ones.
+
+    Inputs differ far more from word to word than from prompt to prompt. Among all tokens alike, what tells the prompts
+    apart is lost, and a run learns one answer to everything: docs/decisions/0035-rewards.md
+    """
+    x_PI = _all_tokens(inputs_PI, look)
+    is_first_P = torch.ones(len(look.row), dtype=torch.bool)
+    is_first_P[1:] = look.row.diff() != 0
+    first_RI, later_PI = inputs_PI[is_first_P].double() / math.sqrt(int(is_first_P.sum())), x_PI[~is_first_P]
+    if not len(later_PI):
+        return first_RI
+    later_PI = later_PI / look.weight[~is_first_P].sum().double().div(look.weight.sum()).sqrt()
+    _, sizes, directions = torch.linalg.svd(later_PI, full_matrices=False)
+    return torch.cat([first_RI, sizes[:_LATER, None] * directions[:_LATER]])
+
+
+def _leading(x_PI: Tensor, first_I: Tensor, rank: int) -> Tensor:
     """Return the leading eigenvectors of the uncentred second moment of inputs, each over sqrt(eigenvalue + ridge).
 
     The first is the mean and carries the prior of the labels. fp64[I, rank], zeros beyond the inputs and the examples:
@@ -214,7 +244,6 @@ def _leading(inputs_PI: Tensor, first_I: Tensor, look: Look, rank: int) -> Tenso
     (Sun et al., "Massive activations", arXiv 2402.17762): a step would leap there. So V shrinks its direction, until it
     is as long as what the layer gets at the tokens that are looked at.
     """
-    x_PI = inputs_PI.double() * (look.weight / look.weight.sum()).double().sqrt()[:, None]
     length = first_I.norm().clamp_min(_TINY)
     first_I, cut = first_I / length, (1 - x_PI.norm() / length).clamp_min(0.0)
     x_PI = x_PI - cut * (x_PI @ first_I).outer(first_I)
