@@ -47,7 +47,7 @@ _CORE_ROWS = 16  # with candidates, at most
 _SHORT_TOKENS = 16  # of an answer that is a decision: its first token says which
 _SHORT_CORE_ROWS = 12  # with such answers: more of them would leave half of the columns of V
 _LATER = 4  # directions of what layers get after its first token that count as much as that token
-_LONG_SHARE = 0.2  # of the rate, where answers are longer: the noise of their many tokens does not get smaller
+_SHORT_SHARE, _LONG_SHARE = 0.5, 0.2  # of the rate: the noise of messages from rewards does not get smaller
 _LEAST = 0.003  # share of the gradients' squares in a direction that is worth a row
 _RIDGE = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
 # By the bits of a message's numbers: their unit is at most their rms over this, and more than half of that
@@ -130,8 +130,8 @@ def calibrate(
     # With candidates, gradients are measured for a stream of size one
     size = 1.0 if labels else look.size
     rate = RATE / max(gradients.curvature(), _TINY) / size
-    if data.judge is not None and not is_short:
-        rate *= _LONG_SHARE
+    if data.judge is not None:
+        rate *= _SHORT_SHARE if is_short else _LONG_SHARE
     rate, share, rows = suited_rate(shared, moving, content, replace(data, examples=tuple(examples)), rate, size)
     noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
     settings = DenseSettings(
