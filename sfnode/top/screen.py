@@ -35,6 +35,8 @@ _WARNING_LINES = 3  # that a warning may take
 _NEWS_MAX = 3
 _NAME_COLUMNS = 20
 _LINES = 24
+_COLUMNS = 80
+_LINES_ROUND_ROWS = 4  # of several nodes: the head, how many more there are, an empty line and the last one
 _PARTS = 1_000  # of a progress bar
 _PEER_COLUMNS = ("peer", "", "address", "delay", "updates", "equal", "score")
 _FIGURES = ("delay", "updates", "score")
@@ -81,7 +83,7 @@ def draw(views: Sequence[NodeView], *, lines: int = 24, is_ascii: bool = False) 
     """Return the screen of one node or several; ``is_ascii``: use no other characters."""
     if len(views) == 1:
         return _draw_one(views[0], lines, is_ascii)
-    return Group(_table_of(views), *_warnings_of(views), Text(), _footer())
+    return _draw_several(views, lines)
 
 
 # --- one node
@@ -233,6 +235,19 @@ def _news(news: Sequence[News]) -> Iterator[RenderableType]:
 
 
 # --- several nodes
+
+
+def _draw_several(views: Sequence[NodeView], lines: int) -> RenderableType:
+    """Draw a row for each node, and the warnings below; where not all fit, nodes that have one come first."""
+    warnings = [*_warnings_of(views)]
+    while sum(1 + len(text) // _COLUMNS for text in warnings) > lines // 2:
+        warnings.pop()
+    rows = lines - _LINES_ROUND_ROWS - sum(1 + len(text) // _COLUMNS for text in warnings)
+    shown = views if len(views) <= rows else sorted(views, key=lambda view: not view.warnings())[:rows]
+    table = _table_of(shown)
+    if len(shown) < len(views):
+        table.add_row(f"and {len(views) - len(shown)} more", style="dim")
+    return Group(table, *warnings, Text(), _footer())
 
 
 def _table_of(views: Sequence[NodeView]) -> Table:

@@ -108,3 +108,14 @@ def test_screen__node_that_finished_and_left__raises_no_alarm() -> None:
     assert lines([done])[1] == "the node has finished its run and stopped"
     assert lines([replace(done, is_done=False)])[1].startswith("! ")
     assert any(line.startswith("node finished ") for line in lines([view(STATUS), done]))
+
+
+def test_screen__more_nodes_than_lines__those_with_warnings_are_first() -> None:
+    trouble = "no node runs here; " + "it has stopped without a word " * 3
+    views = [replace(view(STATUS), data_dir=DataDirectory(Path(f"n{number}"))) for number in range(40)]
+    views[30:] = [replace(each, trouble=trouble) for each in views[30:]]
+    found = lines(views)
+    assert len(found) <= 24 and found[-1].startswith("q quits")
+    assert found[1].startswith("n30  ") and "gone at step 120" in found[1]
+    assert sum(line.startswith("! n3") for line in found) == 6
+    assert any(line.startswith("and 32 more") for line in found)
