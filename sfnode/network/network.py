@@ -60,6 +60,7 @@ class Network:
         self.introduction = Introduction(config, run, self._host)
         self.book = AddressBook(own_peer=self.peer, bootstrap=config.bootstrap, chance=random.Random())
         self.book.restore(() if config.neighbours_fixed else known_peers)
+        self._has_met_others = bool(known_peers)
         self.names = NameBook(run.run_id)
         if config.own_name is not None:
             self.names.hear(self.peer, (config.own_name.text,))
@@ -143,6 +144,11 @@ class Network:
             for peer in lasting:
                 self.book.still_good(peer, unix_ms=int(time.time() * 1_000))
 
+    @property
+    def expects_peers(self) -> bool:
+        """Return whether others are known: to dial or, with ``neighbours_fixed``, met earlier; they may dial in."""
+        return self._has_met_others or bool(self.book)
+
     def statistics(self) -> NetworkStatistics:
         worst = max(self.dialler.reports, key=lambda report: report.failures, default=None)
         return NetworkStatistics(
@@ -155,6 +161,6 @@ class Network:
             streams_failed=self._host.guard.failures,
             streams_refused=self._host.guard.refused,
             memory=self._memory.state,
-            expects_peers=bool(self.book),
+            expects_peers=self.expects_peers,
             unreached="" if worst is None else f"{worst.address}: {worst.reason}",
         )

@@ -61,17 +61,6 @@ class RunningNode:
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
-        known_peers = saved_peers.decode_rows(policy.PeerRow, store.saved("known_peers"))
-        node_config = NodeConfig(
-            is_training=config.training is not None,
-            expects_peers=bool(config.network.bootstrap or known_peers),
-            neighbours_min=config.neighbours_min,
-            reserved_step=store.reserved_step,
-            first_request=secrets.randbits(32),
-            snapshot=config.snapshot,
-            snapshot_authors_min=config.snapshot_authors_min,
-        )
-        self.node = Node(self.manifest, signer, node_config, replica)
         self.network = Network(
             config=config.network,
             identity_seed=config.identity_seed,
@@ -79,15 +68,25 @@ class RunningNode:
                 run_id=self.manifest.run_id,
                 manifest_bytes=config.signed.encode(),
                 record_bytes=replica.ledger.codec.record_bytes,
-                head_step=self.node.turn.frontier,
+                head_step=lambda: self.node.turn.frontier(),  # noqa: PLW0108  # it needs the network
                 find_file=lambda name: data_sharing.find(name) or self._snapshot_files.find(self.manifest, name),
                 find_piece=self._model_sharing.pieces.find,
                 pieces_bytes_per_s=config.sharing.share_rate << 20,
             ),
             inbox=self._inbox_in,
-            known_peers=known_peers,
+            known_peers=saved_peers.decode_rows(policy.PeerRow, store.saved("known_peers")),
             slips=slips,
         )
+        node_config = NodeConfig(
+            is_training=config.training is not None,
+            expects_peers=self.network.expects_peers,
+            neighbours_min=config.neighbours_min,
+            reserved_step=store.reserved_step,
+            first_request=secrets.randbits(32),
+            snapshot=config.snapshot,
+            snapshot_authors_min=config.snapshot_authors_min,
+        )
+        self.node = Node(self.manifest, signer, node_config, replica)
         saved_peers.restore_names(self.network.names, store.saved("names"))
         discouraged = saved_peers.decode_rows(policy.DiscouragedRow, store.saved("discouraged"))
         self.network.sessions.restore_discouraged(discouraged)
