@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
+from protocol.limits import DIRECTIONS_MAX
 from protocol.run import CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
+from sfnode.reporter import counted
 from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
 from sfnode.training import calibration
 from sfnode.training.chat import chat_prompt
@@ -58,9 +60,19 @@ def finish_run(
             "known to write to the residual stream, at most 256 rows in a step and 129 label words, and no option on "
             "how directions are drawn. Leave it out to take what there can be"
         )
-    else:
-        draft.draw()
+    elif options.wants_basis and (rate := options.method.learning_rate) is not None:
+        raise OperatorError(
+            f"--learning-rate {rate:g} is one for a dense core, which this run cannot have: {why_no_basis(data)}. "
+            "Leave it out, or add --core canonical and a rate for random directions, such as 0.0003"
+        )
     return LocalRun(signed=draft.signed(), basis=basis), found
+
+
+def why_no_basis(data: TaskData) -> str:
+    """Return in words why no basis could be made from ``data`` for a run that wants one."""
+    if (count := len(data.examples)) < (least := calibration.EXAMPLES_MIN):
+        return f"too few to make a basis from: {counted(count, 'example')}, where {least} are needed"
+    return f"no basis can be made for over {DIRECTIONS_MAX} rows a step, over 129 label words, or unknown layers"
 
 
 class LocalModel:

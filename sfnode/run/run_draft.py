@@ -119,7 +119,8 @@ class RunOptions:
 class RunDraft:
     """Builds the manifest of a new run: first from options, task and model, then also from a basis that was found.
 
-    ``options`` have a name; ``tensors`` are those that are trained. OperatorError: the settings cannot be read.
+    Messages hold slopes along drawn directions, unless there comes a basis. ``options`` have a name; ``tensors`` are
+    those that are trained. OperatorError: an impossible learning rate, or the settings cannot be read.
     """
 
     def __init__(
@@ -131,16 +132,12 @@ class RunDraft:
         self._model = model
         self.tensors = tensors
         self._settings = None if options.settings is None else manifest_builder.read_toml(options.settings)
-        self.draw(is_rate_checked=not options.dense_batch_rows)  # the rate of a dense core has bounds of its own
-        if options.dense_batch_rows and options.method.learning_rate is not None:
-            manifest_builder.checked_rate(options.method.learning_rate)  # it takes minutes to find a basis
-
-    def draw(self, *, is_rate_checked: bool = True) -> None:
-        """Let messages hold slopes along drawn directions. OperatorError: an impossible learning rate."""
-        drawn = self.options.drawn_method
-        self._method, self._schedule = manifest_builder.method_of(
-            drawn if is_rate_checked else replace(drawn, learning_rate=None)
-        )
+        drawn = options.drawn_method
+        if options.wants_basis:  # a rate is then one for a dense core, and means another step along drawn directions
+            if drawn.learning_rate is not None:
+                manifest_builder.checked_rate(drawn.learning_rate)  # it takes minutes to find a basis
+            drawn = replace(drawn, learning_rate=None)
+        self._method, self._schedule = manifest_builder.method_of(drawn)
 
     def take_dense(
         self, tensors: tuple[TensorSpec, ...], dense: DenseSettings, learning_rate: float, content: BasisContent

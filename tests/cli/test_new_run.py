@@ -317,6 +317,19 @@ def test_init__more_rows_or_label_words_than_a_basis_has_room_for__says_that_dir
     assert "Warning: no basis can be made for over 256 rows a step, over 129 label words" in outcome.stderr
 
 
+@pytest.mark.parametrize(("count", "rows", "why"), [(4, 16, "4 examples, where 32 are"), (32, 264, "over 256 rows a")])
+@pytest.mark.parametrize("rate", ["0.1", "5"])
+def test_init__rate_for_a_basis_that_cannot_be_made__is_refused_and_says_why(
+    rate: str, count: int, rows: int, why: str, tmp_path: Path
+) -> None:
+    """Along random directions 0.1 was three hundred times the usual rate; of 5 it said "a number of 1e-09 ... 1"."""
+    given = ("--data", some_reviews(tmp_path, count), "--batch-rows", rows, "--learning-rate", rate)
+    refused = call("init", *DEMO, *given, "--out", tmp_path / "a.run")
+    assert_teaches(refused, f"--learning-rate {rate} is one for a dense core", why, "--core canonical")
+    outcome = call("init", *DEMO, *given[:-1], 0.001, "--core", "canonical", "--out", tmp_path / "a.run")
+    assert outcome.code == 0, outcome
+
+
 def test_init__rows_that_are_no_multiple_of_the_directions_of_other_runs__make_a_dense_core(tmp_path: Path) -> None:
     """It asked for a multiple of --directions, which no dense core has."""
     out = tmp_path / "a.run"
