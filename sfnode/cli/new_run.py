@@ -68,7 +68,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     for option, name in (("--model", options.model), ("--data", data)):
         if has_half_pair(Path(name).name):
             raise OperatorError(f"{option} {name}: the name is not UTF-8, in which a manifest is written: rename it")
-    options = _with_readable_data(options, basis_out)  # a slip in the data shows before a model is fetched
+    options.checked_settings()  # a slip in them or in the data shows before a model is fetched
+    options = _with_readable_data(options, basis_out)
     folder = found_model(options.model, options.revision)
     if options.revision and not folder.revision:
         what = f"--revision {options.revision}: {options.model} has none"

@@ -26,7 +26,7 @@ _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many le
 # exceed 16. With 1,024 authors, 8 directions and 1,024 steps an epoch this just keeps U C V^T exact (SPEC 4.5).
 _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
-RATE_MIN, _RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
+RATE_MIN, RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
 DENSE_RATE_MAX = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
 RANK = 32
 BITS = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md
@@ -162,7 +162,7 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     # bits (SPEC 4.5): what all other factors leave is room for the weight.
     others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * method.product_max
     bits = max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
-    return _weight_of(checked_rate(rate, _RATE_MAX) * per_unit / method.directions, bits)
+    return _weight_of(checked_rate(rate, RATE_MAX) * per_unit / method.directions, bits)
 
 
 def checked_rate(rate: float, most: float = DENSE_RATE_MAX) -> float:

@@ -110,6 +110,13 @@ class RunOptions:
         has_data = self.data.named(self.task) is not None and self.task.objective is Objective.LOSS
         return is_free and has_data and self.method.core in (None, CoreKind.DENSE)
 
+    def checked_settings(self) -> dict[str, object]:
+        """Return the fields in the file of settings. OperatorError: it cannot be read, or the rate is impossible."""
+        if (rate := self.method.learning_rate) is not None:
+            most = manifest_builder.DENSE_RATE_MAX if self.wants_basis else manifest_builder.RATE_MAX
+            manifest_builder.checked_rate(rate, most)
+        return {} if self.settings is None else manifest_builder.read_toml(self.settings)
+
     @property
     def drawn_method(self) -> MethodOptions:
         """Return the options of a run that draws directions, which a dense run has to begin with."""
@@ -131,11 +138,9 @@ class RunDraft:
         self.task = task
         self._model = model
         self.tensors = tensors
-        self._settings = None if options.settings is None else manifest_builder.read_toml(options.settings)
+        self._settings = options.checked_settings()
         drawn = options.drawn_method
         if options.wants_basis:  # a rate is then one for a dense core, and means another step along drawn directions
-            if drawn.learning_rate is not None:
-                manifest_builder.checked_rate(drawn.learning_rate)  # it takes minutes to find a basis
             drawn = replace(drawn, learning_rate=None)
         self._method, self._schedule = manifest_builder.method_of(drawn)
 

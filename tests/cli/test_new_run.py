@@ -274,6 +274,27 @@ def test_init__a_wrong_row__is_said_before_a_model_is_looked_for(tmp_path: Path)
     assert "nobody/nothing" not in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--learning-rate", "nan", "must be a number of 1e-09 ... 1024"),
+        ("--learning-rate", "5000", "must be a number of 1e-09 ... 1024"),
+        ("--settings", "absent.toml", "cannot read the settings file absent.toml"),
+        ("--settings", "bad.toml", "bad.toml: not valid TOML"),
+    ],
+)
+def test_init__wrong_rate_or_settings__is_said_before_a_model_is_looked_for_or_a_key_made(
+    option: str, value: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of gigabytes was fetched, hashed and loaded before the slip was named."""
+    monkeypatch.chdir(tmp_path)
+    Path("bad.toml").write_text("steps = [\n")
+    given = ("--task", "sst2", "--data", some_reviews(tmp_path, 4), option, value)
+    refused = call("init", "--model", "nobody/nothing", *given, "--out", "a.run")
+    assert_teaches(refused, value, said)
+    assert "nobody/nothing" not in refused.stderr and not Path("a.key").exists()
+
+
 @pytest.mark.parametrize("rate", ["0", "nan", "2000"])
 def test_init__learning_rate_out_of_bounds__is_refused_before_a_basis_is_looked_for(
     rate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
