@@ -298,6 +298,11 @@ run_file_option = click.option(
 )
 
 
+def address_words(typed: Iterable[str]) -> list[str]:
+    """Return the words of addresses that were typed, each of which may be @FILE or - for standard input."""
+    return [word for text in typed for word in private_words(text, "the string to join")]
+
+
 def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
     """Return the arguments ADDRESS and ``--bootstrap``; the command gets as ``bootstrap`` what ``parse`` makes of both.
 
@@ -315,8 +320,7 @@ def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def gather(addresses: tuple[str, ...], bootstrap: tuple[str, ...], **values: object) -> None:
-            given = [word for text in (*addresses, *bootstrap) for word in private_words(text, "the string to join")]
-            command(bootstrap=parse(given), **values)
+            command(bootstrap=parse(address_words((*addresses, *bootstrap))), **values)
 
         return together(*arguments)(gather)
 
