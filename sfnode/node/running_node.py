@@ -1,7 +1,8 @@
 """One life of a node: connects the pure core with the store, the network and the worker.
 
 Every input becomes an event in one bounded inbox. One task passes the events to the core, and carries out their effects
-in order (`Executor`). Nothing else in the process changes the replica.
+in order (`Executor`). Nothing else changes what the replica holds; the trainer's task sums what waits in it
+(`Replica.shown`), without a pause in which an event could come.
 """
 
 import secrets

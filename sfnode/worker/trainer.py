@@ -104,7 +104,7 @@ class Trainer:
 
         OperatorError if the model, the data or the device cannot be used.
         """
-        self._config = replace(self._config, model=str(model))  # text, as the socket takes it
+        self._config = replace(self._config, model=str(model))  # text, as TrainingConfig has it
         self.loading_since_s = trio.current_time()
         await self.give_up_step(inbox)  # of an earlier call of `run`, which an exception ended
         serve = partial(self._serve, jobs=jobs, inbox=inbox)
