@@ -97,7 +97,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         row_files.checked_texts(example_files.locate(options.data.data), TaskTemplate(made.signed.manifest.task))
     if found and found.drawn:
         _say_start(found)
-    if isinstance(made.basis, bytes):
+    if found:
+        assert isinstance(made.basis, bytes)
         disk.write_new(basis_out, [made.basis])
     return NewRun(
         signed=made.signed,
