@@ -59,10 +59,10 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> Non
     if len(values) > 1 and not is_several:
         raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. Quote one with spaces")
     if key == remembered.BOOTSTRAP:
-        meant: object = _nodes(manifest, values, data_dir)
+        value = remembered.as_kept(key, _nodes(manifest, values, data_dir))
     else:
-        meant = remembered.converted(key, values if is_several else values[0], f"sfnode config set: {key}")
-    value = remembered.as_kept(key, meant)
+        typed = values if is_several else values[0]
+        value = remembered.as_kept(key, remembered.converted(key, typed, f"sfnode config set: {key}"))
     assert value is not None
     _check(manifest, key, value)
     node_toml.write_node_file(data_dir, {**remembered.other_fields(data_dir, key), key: value})

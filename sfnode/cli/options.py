@@ -41,9 +41,8 @@ def group(name: str, kind: type, *options: Decorator) -> Decorator:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def gather(**values: object) -> None:
-            own = {key: value for key, value in values.items() if key in names}
-            others = {key: value for key, value in values.items() if key not in names}
-            command(**others, **{name: kind(**own)})
+            own = {key: values.pop(key) for key in names & values.keys()}
+            command(**values, **{name: kind(**own)})
 
         return together(*options)(gather)
 
@@ -127,9 +126,7 @@ def field_option(kind: type, name: str) -> Decorator:
         return number_option(flag, default, said.text, least=least, most=most)
     types = {str: str, float: float, Path: FilePath, DataDirectory: DataFolder}
     value = CheckedText(parse) if parse else types[value_type]
-    shown: dict[str, Any] = {"default": default, "show_default": True}
-    if default is None:
-        shown = {}  # click takes None for a value
+    shown: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}  # None is a value
     return click.option(flag, name, type=value, metavar=metavar, help=said.text, **shown)
 
 
