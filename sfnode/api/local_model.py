@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.limits import DIRECTIONS_MAX
 from protocol.run import CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
-from sfnode.reporter import counted
 from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
 from sfnode.training import calibration
 from sfnode.training.chat import chat_prompt
@@ -71,8 +69,8 @@ def finish_run(
 def why_no_basis(data: TaskData) -> str:
     """Return in words why no basis could be made from ``data`` for a run that wants one."""
     if (count := len(data.examples)) < (least := calibration.EXAMPLES_MIN):
-        return f"too few to make a basis from: {counted(count, 'example')}, where {least} are needed"
-    return f"no basis can be made for over {DIRECTIONS_MAX} rows a step, over 129 label words, or unknown layers"
+        return f"too few examples to make a basis from: {count}, where {least} are needed"
+    return "no basis can be made for over 256 rows a step, over 129 label words, or unknown layers"
 
 
 class LocalModel:

@@ -6,7 +6,6 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli import remembered_options as remembered
 from sfnode.cli.options import address_words, data_dir_option, json_option, node_option, print_result
-from sfnode.network import Address
 from sfnode.reporter import printable
 from sfnode.run import FieldValue, find_model, node_toml, run_address
 from sfnode.storage import DataDirectory, example_files, pasteable
@@ -59,7 +58,7 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> Non
     if len(values) > 1 and not is_several:
         raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. Quote one with spaces")
     if key == remembered.BOOTSTRAP:
-        value = remembered.as_kept(key, _nodes(manifest, values, data_dir))
+        value = remembered.as_kept(key, _address(manifest, values, data_dir).nodes)
     else:
         typed = values if is_several else values[0]
         value = remembered.as_kept(key, remembered.converted(key, typed, f"sfnode config set: {key}"))
@@ -86,8 +85,8 @@ def unset(key: str, data_dir: DataDirectory) -> None:
     _say(f"{key} is forgotten", data_dir)
 
 
-def _nodes(manifest: Manifest, typed: tuple[str, ...], data_dir: DataDirectory) -> tuple[Address, ...]:
-    """Return the nodes that were typed; say what becomes of an invitation. OperatorError: they are of another run."""
+def _address(manifest: Manifest, typed: tuple[str, ...], data_dir: DataDirectory) -> run_address.RunAddress:
+    """Return the address that was typed; say what becomes of an invitation. OperatorError: it is of another run."""
     address, own = run_address.parse_run_addresses(address_words(typed)), manifest.run_id
     if address.run_id not in (None, own):
         raise OperatorError(
@@ -97,7 +96,7 @@ def _nodes(manifest: Manifest, typed: tuple[str, ...], data_dir: DataDirectory) 
     if address.invitation:
         command = pasteable("sfnode join - --data-dir", data_dir)
         click.echo(f"Note: the invitation in it is left out: `{command}`, and the string again, uses it", err=True)
-    return address.nodes
+    return address
 
 
 def _check(manifest: Manifest, key: str, value: FieldValue) -> None:

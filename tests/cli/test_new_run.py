@@ -136,7 +136,7 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     outcome = call("init", *DEMO, "--data", data, "--out", tmp_path / "a.run")
     assert outcome.code == 0, outcome
     assert decode_run_file(tmp_path / "a.run").manifest.method.is_dense == is_dense
-    assert is_dense != (f"Warning: too few to make a basis from: {rows} examples, where" in outcome.stderr)
+    assert is_dense != (f"Warning: too few examples to make a basis from: {rows}, where" in outcome.stderr)
     asked = call("init", *DEMO, "--data", data, "--core", "dense", "--out", tmp_path / "b.run")
     assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
 
@@ -338,7 +338,7 @@ def test_init__more_rows_or_label_words_than_a_basis_has_room_for__says_that_dir
     assert "Warning: no basis can be made for over 256 rows a step, over 129 label words" in outcome.stderr
 
 
-@pytest.mark.parametrize(("count", "rows", "why"), [(4, 16, "4 examples, where 32 are"), (32, 264, "over 256 rows a")])
+@pytest.mark.parametrize(("count", "rows", "why"), [(4, 16, "basis from: 4, where 32"), (32, 264, "over 256 rows a")])
 @pytest.mark.parametrize("rate", ["0.1", "5"])
 def test_init__rate_for_a_basis_that_cannot_be_made__is_refused_and_says_why(
     rate: str, count: int, rows: int, why: str, tmp_path: Path
