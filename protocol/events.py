@@ -145,6 +145,7 @@ class StartEstimate:
     """Ask the worker to measure the round that starts at ``step`` on the present coefficients.
 
     ``directions``: how many of each local step's D directions to measure, from the first on; whole blocks of examples.
+    With a dense core, of how many rows the message is.
     """
 
     step: int

@@ -34,7 +34,7 @@ class AffordableDirections:
         self.chosen = method.directions
 
     def hear(self, author: Author, scalars: Sequence[int]) -> None:
-        """Note the newest update of ``author``: K x D scalars."""
+        """Note the newest update of ``author``: its K x D scalars, or the number of rows of a dense message."""
         self._measured[author] = self._method.directions_measured(scalars)
 
     def keep(self, authors: Container[Author]) -> None:

@@ -58,9 +58,19 @@ def finish_run(
             "known to write to the residual stream, at most 256 rows in a step and 129 label words, and no option on "
             "how directions are drawn. Leave it out to take what there can be"
         )
-    else:
-        draft.draw()
+    elif options.wants_basis and (rate := options.method.learning_rate) is not None:
+        raise OperatorError(
+            f"--learning-rate {rate:g} is one for a dense core, which this run cannot have: {why_no_basis(data)}. "
+            "Leave it out, or add --core canonical and a rate for random directions, such as 0.0003"
+        )
     return LocalRun(signed=draft.signed(), basis=basis), found
+
+
+def why_no_basis(data: TaskData) -> str:
+    """Return in words why no basis could be made from ``data`` for a run that wants one."""
+    if (count := len(data.examples)) < (least := calibration.EXAMPLES_MIN):
+        return f"too few examples to make a basis from: {count}, where {least} are needed"
+    return "no basis can be made for over 256 rows a step, over 129 label words, or unknown layers"
 
 
 class LocalModel:

@@ -5,7 +5,7 @@ import click
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli import remembered_options as remembered
-from sfnode.cli.options import data_dir_option, json_option, node_option, print_result
+from sfnode.cli.options import address_words, data_dir_option, json_option, node_option, print_result
 from sfnode.reporter import printable
 from sfnode.run import FieldValue, find_model, node_toml, run_address
 from sfnode.storage import DataDirectory, example_files, pasteable
@@ -54,19 +54,14 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> Non
     Example: sfnode config set listen /ip4/0.0.0.0/tcp/4001
     """
     manifest = data_dir.signed_manifest().manifest
-    if key == "bootstrap":
-        run_id = run_address.parse_run_addresses(values).run_id
-        if run_id is not None and run_id != manifest.run_id:
-            raise OperatorError(
-                f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. "
-                "Give the address of a node of that one"
-            )
     is_several = remembered.SETTINGS[remembered.check_key(key, "sfnode config set")].multiple
     if len(values) > 1 and not is_several:
         raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. Quote one with spaces")
-    value = remembered.as_kept(
-        key, remembered.converted(key, values if is_several else values[0], f"sfnode config set: {key}")
-    )
+    if key == remembered.BOOTSTRAP:
+        value = remembered.as_kept(key, _address(manifest, values, data_dir).nodes)
+    else:
+        typed = values if is_several else values[0]
+        value = remembered.as_kept(key, remembered.converted(key, typed, f"sfnode config set: {key}"))
     assert value is not None
     _check(manifest, key, value)
     node_toml.write_node_file(data_dir, {**remembered.other_fields(data_dir, key), key: value})
@@ -88,6 +83,20 @@ def unset(key: str, data_dir: DataDirectory) -> None:
         remembered.check_key(key, "sfnode config unset")
     node_toml.write_node_file(data_dir, remembered.other_fields(data_dir, key))
     _say(f"{key} is forgotten", data_dir)
+
+
+def _address(manifest: Manifest, typed: tuple[str, ...], data_dir: DataDirectory) -> run_address.RunAddress:
+    """Return the address that was typed; say what becomes of an invitation. OperatorError: it is of another run."""
+    address, own = run_address.parse_run_addresses(address_words(typed)), manifest.run_id
+    if address.run_id not in (None, own):
+        raise OperatorError(
+            f"the address is of another run, {address.run_id.hex()[:16]}: this node is in {own.hex()[:16]}. "
+            "Give the address of a node of that one"
+        )
+    if address.invitation:
+        command = pasteable("sfnode join - --data-dir", data_dir)
+        click.echo(f"Note: the invitation in it is left out: `{command}`, and the string again, uses it", err=True)
+    return address
 
 
 def _check(manifest: Manifest, key: str, value: FieldValue) -> None:

@@ -16,7 +16,7 @@ from protocol.run import SignedManifest, TaskKind, TaskSpec
 from protocol.schema import has_half_pair
 from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder, model_folder
-from sfnode.reporter import counted, counting, printable
+from sfnode.reporter import counting, printable
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import RunDraft, RunOptions, found_model
 from sfnode.storage import KeyFile, disk, example_files
@@ -59,8 +59,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     made: an option is wrong.
     """
     check_can_train()
-    from sfnode.api.local_model import finish_run  # imports torch
-    from sfnode.training import calibration
+    from sfnode.api.local_model import finish_run, why_no_basis  # imports torch
     from sfnode.training.described_model import describe_run
     from sfnode.training.devices import move_to
     from sfnode.training.shared_model import SharedModel
@@ -69,7 +68,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     for option, name in (("--model", options.model), ("--data", data)):
         if has_half_pair(Path(name).name):
             raise OperatorError(f"{option} {name}: the name is not UTF-8, in which a manifest is written: rename it")
-    options = _with_readable_data(options, basis_out)  # a slip in the data shows before a model is fetched
+    options.checked_settings()  # a slip in them or in the data shows before a model is fetched
+    options = _with_readable_data(options, basis_out)
     folder = found_model(options.model, options.revision)
     if options.revision and not folder.revision:
         what = f"--revision {options.revision}: {options.model} has none"
@@ -91,15 +91,14 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     with counting("making a basis from some of the data", "examples") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
     if options.wants_basis and found is None:
-        text = f"no basis can be made for over {DIRECTIONS_MAX} rows a step, over 129 label words, or unknown layers"
-        if (count := len(described.data.examples)) < (least := calibration.EXAMPLES_MIN):
-            text = f"too few to make a basis from: {counted(count, 'example')}, where {least} are needed"
-        click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
+        why = why_no_basis(described.data)
+        click.echo(f"Warning: {why}: the run measures slopes along random directions, as with --plain", err=True)
     if options.settings is not None and options.data.data is not None:  # the settings may have texts of their own
         row_files.checked_texts(example_files.locate(options.data.data), TaskTemplate(made.signed.manifest.task))
     if found and found.drawn:
         _say_start(found)
-    if isinstance(made.basis, bytes):
+    if found:
+        assert isinstance(made.basis, bytes)
         disk.write_new(basis_out, [made.basis])
     return NewRun(
         signed=made.signed,

@@ -131,5 +131,4 @@ class Whole(click.IntRange):
         return number
 
 
-POSITIVE = Whole(1)
 NOT_NEGATIVE = Whole(0)

@@ -41,9 +41,8 @@ def group(name: str, kind: type, *options: Decorator) -> Decorator:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def gather(**values: object) -> None:
-            own = {key: value for key, value in values.items() if key in names}
-            others = {key: value for key, value in values.items() if key not in names}
-            command(**others, **{name: kind(**own)})
+            own = {key: values.pop(key) for key in names & values.keys()}
+            command(**values, **{name: kind(**own)})
 
         return together(*options)(gather)
 
@@ -127,9 +126,7 @@ def field_option(kind: type, name: str) -> Decorator:
         return number_option(flag, default, said.text, least=least, most=most)
     types = {str: str, float: float, Path: FilePath, DataDirectory: DataFolder}
     value = CheckedText(parse) if parse else types[value_type]
-    shown: dict[str, Any] = {"default": default, "show_default": True}
-    if default is None:
-        shown = {}  # click takes None for a value
+    shown: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}  # None is a value
     return click.option(flag, name, type=value, metavar=metavar, help=said.text, **shown)
 
 
@@ -298,6 +295,11 @@ run_file_option = click.option(
 )
 
 
+def address_words(typed: Iterable[str]) -> list[str]:
+    """Return the words of addresses that were typed, each of which may be @FILE or - for standard input."""
+    return [word for text in typed for word in private_words(text, "the string to join")]
+
+
 def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
     """Return the arguments ADDRESS and ``--bootstrap``; the command gets as ``bootstrap`` what ``parse`` makes of both.
 
@@ -315,8 +317,7 @@ def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def gather(addresses: tuple[str, ...], bootstrap: tuple[str, ...], **values: object) -> None:
-            given = [word for text in (*addresses, *bootstrap) for word in private_words(text, "the string to join")]
-            command(bootstrap=parse(given), **values)
+            command(bootstrap=parse(address_words((*addresses, *bootstrap))), **values)
 
         return together(*arguments)(gather)
 

@@ -16,12 +16,13 @@ from click.core import ParameterSource
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli.join_options import join_options
+from sfnode.cli.options import address_words
 from sfnode.run import FieldValue, JoinOptions, RunSource, find_model, node_toml, run_address, values_of, with_values
 from sfnode.storage import DataDirectory, disk, example_files, pasteable
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
-_BOOTSTRAP = "bootstrap"
+BOOTSTRAP = "bootstrap"
 _FILES = frozenset({"data", "eval-data", "worker-socket", "owner-key"})
 _MODEL, _COMMAND = "model", "private-reward"
 
@@ -78,7 +79,7 @@ def given_settings(context: click.Context) -> frozenset[str]:
     typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     given = {key for key, option in SETTINGS.items() if option.name in typed}
     # The argument ADDRESS fills the same setting as --bootstrap.
-    return frozenset(given | {_BOOTSTRAP}) if "addresses" in typed else frozenset(given)
+    return frozenset(given | {BOOTSTRAP}) if "addresses" in typed else frozenset(given)
 
 
 def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory) -> Recalled:
@@ -100,13 +101,16 @@ def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory)
 def typed_options(context: click.Context) -> tuple[JoinOptions, frozenset[str]]:
     """Return the typed settings of ``context`` as `JoinOptions`, and their names, for a command other than join."""
     given = given_settings(context)
-    values = {_field(key): _understood(key, context.params[SETTINGS[key].name or key]) for key in given}
+    typed = {key: context.params[SETTINGS[key].name or key] for key in given}
+    if BOOTSTRAP in typed:
+        typed[BOOTSTRAP] = tuple(address_words(typed[BOOTSTRAP]))
+    values = {_field(key): _understood(key, value) for key, value in typed.items()}
     return with_values(JoinOptions(source=RunSource()), values), given
 
 
 def _field(key: str) -> str:
     """Return the field of `JoinOptions` that holds the setting ``key``."""
-    return "nodes" if key == _BOOTSTRAP else SETTINGS[key].name or key
+    return "nodes" if key == BOOTSTRAP else SETTINGS[key].name or key
 
 
 # --- the file
@@ -175,7 +179,7 @@ def converted(key: str, value: object, where: str) -> object:
 
 def _understood(key: str, value: object) -> object:
     """Return the value of an option as `JoinOptions` takes it, from what click makes of it. Raises OperatorError."""
-    return run_address.parse_run_addresses(value).nodes if key == _BOOTSTRAP and isinstance(value, tuple) else value
+    return run_address.parse_run_addresses(value).nodes if key == BOOTSTRAP and isinstance(value, tuple) else value
 
 
 def as_kept(key: str, value: object) -> FieldValue | None:

@@ -5,7 +5,7 @@ from protocol.run import Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.reporter import counted
 from sfnode.status import StatusWords, admission_of, last_status, read_status
-from sfnode.storage import DataDirectory, disk, pasteable, stored_basis
+from sfnode.storage import DataDirectory, pasteable, stored_basis
 
 
 def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Finding:
@@ -100,7 +100,6 @@ def check_basis(data_dir: DataDirectory, manifest: Manifest) -> Finding:
     if held is None:
         return unknown("basis", "not here yet: the first --bootstrap sends it, or give the owner's file with --basis")
     try:
-        disk.read_bytes(held, "the basis")
         stored_basis.read_bases(manifest, held)
     except OperatorError as error:
         return fail("basis", str(error), f"remove {held} and join with --bootstrap, so that a peer sends it")

@@ -45,8 +45,7 @@ class Network:
         known_peers: tuple[PeerRow, ...] = (),
         slips: Slips | None = None,
     ) -> None:
-        self._config = config
-        self._run_id = run.run_id
+        self._config, self._run_id = config, run.run_id
         self.slips = slips or Slips()
         self._host = Host(
             identity_seed=identity_seed,
@@ -60,6 +59,7 @@ class Network:
         self.introduction = Introduction(config, run, self._host)
         self.book = AddressBook(own_peer=self.peer, bootstrap=config.bootstrap, chance=random.Random())
         self.book.restore(() if config.neighbours_fixed else known_peers)
+        self._has_met_others = bool(known_peers)
         self.names = NameBook(run.run_id)
         if config.own_name is not None:
             self.names.hear(self.peer, (config.own_name.text,))
@@ -155,6 +155,6 @@ class Network:
             streams_failed=self._host.guard.failures,
             streams_refused=self._host.guard.refused,
             memory=self._memory.state,
-            expects_peers=bool(self.book),
+            expects_peers=self._has_met_others or bool(self.book),
             unreached="" if worst is None else f"{worst.address}: {worst.reason}",
         )

@@ -59,7 +59,7 @@ class NetworkStatistics:
         streams_failed: ended by an exception.
         streams_refused: beyond the number that one peer may have open.
         memory: of this process, without its worker, and whether inbound neighbours are refused for it.
-        expects_peers: whether the node knows of others to dial: bootstraps, or peers that it met.
+        expects_peers: whether the node knows of others: bootstraps, or peers that it met, now or before its start.
         unreached: the address that failed most often, and why; empty: none.
     """
 

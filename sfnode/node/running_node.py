@@ -1,7 +1,8 @@
 """One life of a node: connects the pure core with the store, the network and the worker.
 
 Every input becomes an event in one bounded inbox. One task passes the events to the core, and carries out their effects
-in order (`Executor`). Nothing else in the process changes the replica.
+in order (`Executor`). Nothing else changes what the replica holds; the trainer's task sums what waits in it
+(`Replica.shown`), without a pause in which an event could come.
 """
 
 import secrets
@@ -61,17 +62,6 @@ class RunningNode:
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
-        known_peers = saved_peers.decode_rows(policy.PeerRow, store.saved("known_peers"))
-        node_config = NodeConfig(
-            is_training=config.training is not None,
-            expects_peers=bool(config.network.bootstrap or known_peers),
-            neighbours_min=config.neighbours_min,
-            reserved_step=store.reserved_step,
-            first_request=secrets.randbits(32),
-            snapshot=config.snapshot,
-            snapshot_authors_min=config.snapshot_authors_min,
-        )
-        self.node = Node(self.manifest, signer, node_config, replica)
         self.network = Network(
             config=config.network,
             identity_seed=config.identity_seed,
@@ -79,15 +69,25 @@ class RunningNode:
                 run_id=self.manifest.run_id,
                 manifest_bytes=config.signed.encode(),
                 record_bytes=replica.ledger.codec.record_bytes,
-                head_step=self.node.turn.frontier,
+                head_step=lambda: self.node.turn.frontier(),  # noqa: PLW0108  # it needs the network
                 find_file=lambda name: data_sharing.find(name) or self._snapshot_files.find(self.manifest, name),
                 find_piece=self._model_sharing.pieces.find,
                 pieces_bytes_per_s=config.sharing.share_rate << 20,
             ),
             inbox=self._inbox_in,
-            known_peers=known_peers,
+            known_peers=saved_peers.decode_rows(policy.PeerRow, store.saved("known_peers")),
             slips=slips,
         )
+        node_config = NodeConfig(
+            is_training=config.training is not None,
+            expects_peers=self.network.statistics().expects_peers,
+            neighbours_min=config.neighbours_min,
+            reserved_step=store.reserved_step,
+            first_request=secrets.randbits(32),
+            snapshot=config.snapshot,
+            snapshot_authors_min=config.snapshot_authors_min,
+        )
+        self.node = Node(self.manifest, signer, node_config, replica)
         saved_peers.restore_names(self.network.names, store.saved("names"))
         discouraged = saved_peers.decode_rows(policy.DiscouragedRow, store.saved("discouraged"))
         self.network.sessions.restore_discouraged(discouraged)

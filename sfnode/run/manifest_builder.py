@@ -5,7 +5,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -26,7 +26,7 @@ _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many le
 # exceed 16. With 1,024 authors, 8 directions and 1,024 steps an epoch this just keeps U C V^T exact (SPEC 4.5).
 _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
-RATE_MIN, _RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
+RATE_MIN, RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
 DENSE_RATE_MAX = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
 RANK = 32
 BITS = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md
@@ -113,7 +113,13 @@ def method_of(options: MethodOptions) -> tuple[Method, Schedule]:
         clip=_RAW_CLIP if is_raw else NORMALISED_CLIP,
     )
     rate = LEARNING_RATE if options.learning_rate is None else options.learning_rate
-    alpha_exp, weight = _alpha_and_weight(rate, method)
+    # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
+    per_unit = 2.0**_RAW_QUANTUM_EXP if is_raw else 1.0 / NORMALISED_UNIT
+    # More bits meet a learning rate more closely. The exact sum U C V^T of AUTHORS_MAX authors has COEFFICIENT_BITS_MAX
+    # bits (SPEC 4.5): what all other factors leave is room for the weight.
+    others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * method.product_max
+    bits = max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
+    alpha_exp, weight = _weight_of(checked_rate(rate, RATE_MAX) * per_unit / method.directions, bits)
     return replace(method, alpha_exp=alpha_exp), _schedule(options.schedule, weight)
 
 
@@ -129,12 +135,9 @@ def dense_method_of(
     # A step of many rows moves the core by alpha w times their mean gradient, in units of 2^quantum_exp.
     alpha_exp, weight = _weight_of(math.ldexp(rate, dense.quantum_exp), _WEIGHT_BITS_MAX)
     method = Method(
-        rank=dense.rank,
+        **asdict(dense),
         epoch_steps=1,
         basis_sha256=sha256,
-        core_rows=dense.core_rows,
-        noise_rows=dense.noise_rows,
-        energy_max=dense.energy_max,
         sides=1,
         shares=1,
         core=CoreKind.DENSE,
@@ -143,8 +146,6 @@ def dense_method_of(
         directions=batch_rows,
         local_steps=1,
         alpha_exp=alpha_exp,
-        quantum_exp=dense.quantum_exp,
-        clip=dense.clip,
     )
     return method, _schedule(schedule, weight, end)
 
@@ -152,17 +153,6 @@ def dense_method_of(
 def _schedule(kind: ScheduleKind, weight: int, end: float = 0.0) -> Schedule:
     end = 1.0 if kind is ScheduleKind.CONSTANT else end
     return Schedule(kind=kind, weight_start=weight, weight_end=round(end * weight))
-
-
-def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
-    """Return the learning rate as the manifest holds it: alpha_exp and an integer weight for 2^alpha_exp."""
-    # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
-    per_unit = 2.0**_RAW_QUANTUM_EXP if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
-    # More bits meet a learning rate more closely. The exact sum U C V^T of AUTHORS_MAX authors has COEFFICIENT_BITS_MAX
-    # bits (SPEC 4.5): what all other factors leave is room for the weight.
-    others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * method.product_max
-    bits = max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
-    return _weight_of(checked_rate(rate, _RATE_MAX) * per_unit / method.directions, bits)
 
 
 def checked_rate(rate: float, most: float = DENSE_RATE_MAX) -> float:

@@ -54,8 +54,7 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
         return None
     given = source.basis or stored_basis.basis_beside(manifest, source.run_file)
     if given is not None:
-        data = disk.read_bytes(given, "the basis")
-        return data_dir.basis.store(manifest, data, origin=given)
+        return data_dir.basis.store(manifest, disk.read_bytes(given, "the basis"), origin=given)
     held = data_dir.basis.find(manifest)
     try:
         stored_basis.read_bases(manifest, held)
@@ -65,8 +64,8 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
             raise
         if held is not None:
             reporter.event("basis_damaged", f"{error}: asking the bootstrap", file=str(held))
-    wanted = Wanted.basis(manifest)
-    data = await fetch_from_nodes(wanted, source.bootstrap.nodes, reporter, "the run's published basis")
+    nodes = source.bootstrap.nodes
+    data = await fetch_from_nodes(Wanted.basis(manifest), nodes, reporter, "the run's published basis")
     path = data_dir.basis.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path

@@ -26,12 +26,16 @@ async def find_public_data(
 ) -> Path | None:
     """Return the file of the run's public data in ``data_dir``, fetched if needed; None if no node gives them.
 
-    ``address`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
+    ``address`` is the join string, which says whether the data may be fetched, and their length; no start remembers
+    it. OperatorError: a copy is damaged, and cannot be fetched anew.
     """
     path = public_data_path(data_dir, task)
-    if path.is_file() and example_files.sha256_of(path) == task.data_sha256:
+    is_here = path.is_file()
+    if is_here and example_files.sha256_of(path) == task.data_sha256:
         return path.resolve()
     if not address.run_data_bytes:
+        if is_here:
+            raise OperatorError(f"{path}, the run's data, is damaged: join again by the string to join, or give --data")
         return None
     wanted, hint = Wanted.data(task.data_sha256, address.run_data_bytes), "; --data FILE takes a copy"
     data = await fetch_from_nodes(wanted, address.nodes, reporter, "the run's public data", hint)

@@ -110,6 +110,13 @@ class RunOptions:
         has_data = self.data.named(self.task) is not None and self.task.objective is Objective.LOSS
         return is_free and has_data and self.method.core in (None, CoreKind.DENSE)
 
+    def checked_settings(self) -> dict[str, object]:
+        """Return the fields in the file of settings. OperatorError: it cannot be read, or the rate is impossible."""
+        if (rate := self.method.learning_rate) is not None:
+            most = manifest_builder.DENSE_RATE_MAX if self.wants_basis else manifest_builder.RATE_MAX
+            manifest_builder.checked_rate(rate, most)
+        return {} if self.settings is None else manifest_builder.read_toml(self.settings)
+
     @property
     def drawn_method(self) -> MethodOptions:
         """Return the options of a run that draws directions, which a dense run has to begin with."""
@@ -119,28 +126,20 @@ class RunOptions:
 class RunDraft:
     """Builds the manifest of a new run: first from options, task and model, then also from a basis that was found.
 
-    ``options`` have a name; ``tensors`` are those that are trained. OperatorError: the settings cannot be read.
+    Messages hold slopes along drawn directions, unless there comes a basis. ``options`` have a name; ``tensors`` are
+    those that are trained. OperatorError: an impossible learning rate, or the settings cannot be read.
     """
 
     def __init__(
         self, options: RunOptions, signer: Signer, task: TaskSpec, model: ModelSpec, tensors: tuple[TensorSpec, ...]
     ) -> None:
-        self.options = options
-        self._signer = signer
-        self.task = task
-        self._model = model
-        self.tensors = tensors
-        self._settings = None if options.settings is None else manifest_builder.read_toml(options.settings)
-        self.draw(is_rate_checked=not options.dense_batch_rows)  # the rate of a dense core has bounds of its own
-        if options.dense_batch_rows and options.method.learning_rate is not None:
-            manifest_builder.checked_rate(options.method.learning_rate)  # it takes minutes to find a basis
-
-    def draw(self, *, is_rate_checked: bool = True) -> None:
-        """Let messages hold slopes along drawn directions. OperatorError: an impossible learning rate."""
-        drawn = self.options.drawn_method
-        self._method, self._schedule = manifest_builder.method_of(
-            drawn if is_rate_checked else replace(drawn, learning_rate=None)
-        )
+        self.options, self._signer, self.task = options, signer, task
+        self._model, self.tensors = model, tensors
+        self._settings = options.checked_settings()
+        drawn = options.drawn_method
+        if options.wants_basis:  # a rate is then one for a dense core, and means another step along drawn directions
+            drawn = replace(drawn, learning_rate=None)
+        self._method, self._schedule = manifest_builder.method_of(drawn)
 
     def take_dense(
         self, tensors: tuple[TensorSpec, ...], dense: DenseSettings, learning_rate: float, content: BasisContent

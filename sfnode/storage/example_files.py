@@ -33,7 +33,7 @@ def training_file(task: TaskSpec, data: str | None) -> Path:
     if data is None and task.data.startswith(EMBEDDED):
         data = task.data
     if data is None:
-        what = f"the run's public data, {task.data.removeprefix(FILE)}, which its nodes do not give to joiners"
+        what = f"the run's public data, {task.data.removeprefix(FILE)}, or join by a string of nodes that give them"
         if task.data == DATA_PRIVATE:
             what = "your own JSONL file or CSV; in this run all train on data of their own, which stay where they are"
         raise OperatorError(f"--data is missing: give {what} (fields as in {task.template + task.completion!r})")

@@ -64,9 +64,8 @@ def read_bases(manifest: Manifest, file: Path | bytes | None) -> Bases:
             "the run has a published basis, and it is not here: join with --bootstrap, so that a peer sends it, or "
             "give the owner's file with --basis"
         )
-    if isinstance(file, bytes):
-        return Bases(manifest, _decode(manifest, file, "this"))
-    return Bases(manifest, _decode(manifest, read_bytes(file, "the basis"), file))
+    data, origin = (file, "this") if isinstance(file, bytes) else (read_bytes(file, "the basis"), file)
+    return Bases(manifest, _decode(manifest, data, origin))
 
 
 def _decode(manifest: Manifest, data: bytes, origin: Path | str) -> BasisContent:

@@ -47,8 +47,8 @@ def describe_run(
     verify.found_tokenizer(folder.path)
     located = None if data is None else example_files.locate(data)
     stops = loading.named_stops(folder.path, files.files_beside(folder.path))
-    tokenizer, rows = loading.load_tokenizer(folder.path), loading.token_rows(loading.empty_model(folder.path))
-    read = read_task(tokenizer, task, located, None, AnswerJudge.of(tokenizer, task, stops=stops), rows)
+    tokenizer, token_rows = loading.load_tokenizer(folder.path), loading.token_rows(loading.empty_model(folder.path))
+    read = read_task(tokenizer, task, located, None, AnswerJudge.of(tokenizer, task, stops=stops), token_rows)
     check_whole_fits(folder.path)
     model, spec = load_described(folder, sharing)
     return RunModel(
@@ -57,7 +57,7 @@ def describe_run(
         left_out=left_out(model),
         model=model,
         data=read,
-        words=shown_words(PromptEncoder(tokenizer, task, rows), task),
+        words=shown_words(PromptEncoder(tokenizer, task, token_rows), task),
     )
 
 

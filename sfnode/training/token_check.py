@@ -40,11 +40,11 @@ def shown_words(encoder: PromptEncoder, task: TaskSpec) -> str:
 def describe_tokens(folder: Path, task: TaskSpec) -> str:
     """Return what model and tokenizer in ``folder`` make of the task. OperatorError: they do not fit."""
     tokenizer: PreTrainedTokenizerBase = loading.load_tokenizer(folder)
-    rows = loading.token_rows(loading.empty_model(folder))
-    words = shown_words(PromptEncoder(tokenizer, task, rows), task)
-    least = len(tokenizer)
-    spare = f"; {least - rows} of them have no row in the model: data with these are refused" if least > rows else ""
-    return "; ".join(part for part in (words, f"a tokenizer of {least:,} tokens{spare}") if part)
+    token_rows = loading.token_rows(loading.empty_model(folder))
+    words = shown_words(PromptEncoder(tokenizer, task, token_rows), task)
+    tokens, bare = len(tokenizer), len(tokenizer) - token_rows
+    spare = f"; {bare} of them have no row in the model: data with these are refused" if bare > 0 else ""
+    return "; ".join(part for part in (words, f"a tokenizer of {tokens:,} tokens{spare}") if part)
 
 
 def main() -> None:

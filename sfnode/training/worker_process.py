@@ -68,8 +68,8 @@ class ModelPool:
         bases = stored_basis.read_bases(manifest, training.basis)
         stops = loading.named_stops(folder.path, manifest.model.usage)
         judge = AnswerJudge.of(tokenizer, manifest.task, training.private_reward, stops)
-        rows = loading.token_rows(shared.model)
-        data = read_task(tokenizer, manifest.task, training.data, training.eval_data, judge, rows)
+        token_rows = loading.token_rows(shared.model)
+        data = read_task(tokenizer, manifest.task, training.data, training.eval_data, judge, token_rows)
         return shared, Estimator(shared, bases, data, training.noise), precision
 
 

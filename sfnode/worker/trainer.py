@@ -75,9 +75,7 @@ class Trainer:
         self._config = config
         self._signed = signed
         self._quality = Quality.of(signed.manifest.task)
-        self._coefficients = coefficients
-        self._reporter = reporter
-        self._budget = budget
+        self._coefficients, self._reporter, self._budget = coefficients, reporter, budget
         self._shown: Coefficients | None = None
         self._sent: dict[int, int] = {}  # revision of each epoch in the present session
         self._old_rest_until_s = 0.0  # until then the worker keeps its old epochs
@@ -104,7 +102,7 @@ class Trainer:
 
         OperatorError if the model, the data or the device cannot be used.
         """
-        self._config = replace(self._config, model=str(model))  # text, as the socket takes it
+        self._config = replace(self._config, model=str(model))  # text, as TrainingConfig has it
         self.loading_since_s = trio.current_time()
         await self.give_up_step(inbox)  # of an earlier call of `run`, which an exception ended
         serve = partial(self._serve, jobs=jobs, inbox=inbox)

@@ -35,7 +35,7 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCoefficients:
-    """Holds all coefficients of one epoch: little-endian int64[CoefficientLayout.size]."""
+    """Holds `Coefficients.core` of one epoch: little-endian int64[CoefficientLayout.size]."""
 
     epoch: int
     values: bytes
@@ -52,7 +52,7 @@ class SetCoefficients:
 class EstimateRequest:
     """Asks to estimate the round that starts at ``step`` with ``seed``, on the state last set. Reply: Estimated.
 
-    ``directions``: how many of each local step's D are measured, the first ones in whole blocks.
+    ``directions``: how many of each local step's D are measured, the first ones in whole blocks; rows of a dense core.
     """
 
     step: int
@@ -89,7 +89,8 @@ class CoefficientsSet:
 class Estimated:
     """Holds the scalars to sign, the mean loss of the perturbed rows, and the number of forward rows.
 
-    ``scalars``: local step by local step, D each; zeros beyond the requested directions.
+    ``scalars``: local step by local step, D each; zeros beyond the requested directions. Of a dense core: the number
+    of its rows, then all numbers of the message.
     """
 
     scalars: tuple[int, ...]

@@ -97,6 +97,8 @@ def test_make_run__dense_core_that_cannot_be__is_refused_in_words(model: LocalMo
         model.make_run(ROWS[:31], TASK, method=MethodOptions(core=CoreKind.DENSE))
     with pytest.raises(OperatorError, match="--bits 2: needs"):
         model.make_run(ROWS[:31], TASK, method=MethodOptions(bits=2))
+    with pytest.raises(OperatorError, match=r"--learning-rate 5 is one for .* from: 31, "):
+        model.make_run(ROWS[:31], TASK, method=MethodOptions(learning_rate=5.0))
     with pytest.raises(OperatorError, match="32 prompts or more"):
         model.make_run(ROWS[:31], PROMPT, RewardOptions(rule_text="contains:good"))
 

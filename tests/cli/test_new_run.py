@@ -136,7 +136,7 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     outcome = call("init", *DEMO, "--data", data, "--out", tmp_path / "a.run")
     assert outcome.code == 0, outcome
     assert decode_run_file(tmp_path / "a.run").manifest.method.is_dense == is_dense
-    assert is_dense != (f"Warning: too few to make a basis from: {rows} examples, where" in outcome.stderr)
+    assert is_dense != (f"Warning: too few examples to make a basis from: {rows}, where" in outcome.stderr)
     asked = call("init", *DEMO, "--data", data, "--core", "dense", "--out", tmp_path / "b.run")
     assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
 
@@ -274,6 +274,27 @@ def test_init__a_wrong_row__is_said_before_a_model_is_looked_for(tmp_path: Path)
     assert "nobody/nothing" not in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--learning-rate", "nan", "must be a number of 1e-09 ... 1024"),
+        ("--learning-rate", "5000", "must be a number of 1e-09 ... 1024"),
+        ("--settings", "absent.toml", "cannot read the settings file absent.toml"),
+        ("--settings", "bad.toml", "bad.toml: not valid TOML"),
+    ],
+)
+def test_init__wrong_rate_or_settings__is_said_before_a_model_is_looked_for_or_a_key_made(
+    option: str, value: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of gigabytes was fetched, hashed and loaded before the slip was named."""
+    monkeypatch.chdir(tmp_path)
+    Path("bad.toml").write_text("steps = [\n")
+    given = ("--task", "sst2", "--data", some_reviews(tmp_path, 4), option, value)
+    refused = call("init", "--model", "nobody/nothing", *given, "--out", "a.run")
+    assert_teaches(refused, value, said)
+    assert "nobody/nothing" not in refused.stderr and not Path("a.key").exists()
+
+
 @pytest.mark.parametrize("rate", ["0", "nan", "2000"])
 def test_init__learning_rate_out_of_bounds__is_refused_before_a_basis_is_looked_for(
     rate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -315,6 +336,19 @@ def test_init__more_rows_or_label_words_than_a_basis_has_room_for__says_that_dir
     outcome = call("init", *DEMO, "--data", data, "--batch-rows", rows, "--out", out)
     assert outcome.code == 0, outcome
     assert "Warning: no basis can be made for over 256 rows a step, over 129 label words" in outcome.stderr
+
+
+@pytest.mark.parametrize(("count", "rows", "why"), [(4, 16, "basis from: 4, where 32"), (32, 264, "over 256 rows a")])
+@pytest.mark.parametrize("rate", ["0.1", "5"])
+def test_init__rate_for_a_basis_that_cannot_be_made__is_refused_and_says_why(
+    rate: str, count: int, rows: int, why: str, tmp_path: Path
+) -> None:
+    """Along random directions 0.1 was three hundred times the usual rate; of 5 it said "a number of 1e-09 ... 1"."""
+    given = ("--data", some_reviews(tmp_path, count), "--batch-rows", rows, "--learning-rate", rate)
+    refused = call("init", *DEMO, *given, "--out", tmp_path / "a.run")
+    assert_teaches(refused, f"--learning-rate {rate} is one for a dense core", why, "--core canonical")
+    outcome = call("init", *DEMO, *given[:-1], 0.001, "--core", "canonical", "--out", tmp_path / "a.run")
+    assert outcome.code == 0, outcome
 
 
 def test_init__rows_that_are_no_multiple_of_the_directions_of_other_runs__make_a_dense_core(tmp_path: Path) -> None:

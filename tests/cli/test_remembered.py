@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +16,11 @@ from protocol.node import SnapshotUse
 from protocol.run import no_model
 from protocol.run.manifest import sign_manifest
 from sfnode.cli.remembered_options import SETTINGS, Origin, model_of, read_settings, recall
+from sfnode.keys import new_invitation
 from sfnode.network.policy.addresses import parse_bootstrap, parse_listen
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
 from sfnode.run.node_toml import FieldValue, read_node_file, write_node_file
-from sfnode.run.run_address import RunAddress
+from sfnode.run.run_address import RunAddress, join_string
 from sfnode.storage.data_directory import MANIFEST_FILE, NODE_FILE, DataDirectory
 from sfnode.storage.record_store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
@@ -215,6 +218,24 @@ def test_config_set__relative_path__is_kept_from_the_root_on(
     write_reviews(tmp_path / "dev.jsonl")
     assert config("set", "eval-data", "dev.jsonl", directory=directory).code == 0
     assert read_settings(DataDirectory(directory)) == {"eval-data": str(tmp_path / "dev.jsonl")}
+
+
+def test_config_bootstrap__string_in_a_file_or_on_standard_input__is_read_there_and_its_invitation_named(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had to be typed in the open, and the invitation in it was dropped without a word."""
+    invitation = new_invitation(small_manifest(admission="invite"), OWNER).text
+    address = RunAddress(run_id=SIGNED.manifest.run_id, nodes=(parse_bootstrap(PEER),), run_model="m", run_data="d")
+    (file := tmp_path / "string.txt").write_text(join_string(replace(address, invitation=invitation)))
+    for given in (f"@{file}", "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+        assert shown(directory, "--bootstrap", given)["bootstrap"] == ([PEER], "command line")
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+        outcome = config("set", "bootstrap", given, directory=directory)
+        assert outcome.code == 0 and read_node_file(DataDirectory(directory)) == {"bootstrap": [PEER]}
+        assert f"invitation in it is left out: `sfnode join - --data-dir {directory}`" in outcome.stderr
+    file.write_text(join_string(address))
+    assert config("set", "bootstrap", f"@{file}", directory=directory).stderr == ""
 
 
 @pytest.mark.parametrize(

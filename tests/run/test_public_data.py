@@ -19,6 +19,7 @@ from sfnode.reporter import Reporter
 from sfnode.run.public_data import find_public_data, is_of_peers, public_data_path, shared_data
 from sfnode.run.run_address import RunAddress
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.example_files import training_file
 from tests.support.manifests import small_manifest
 from tests.support.network_nodes import MANIFEST, RUN_ID, network_of, start
 
@@ -73,9 +74,21 @@ async def test_public_data__operator_does_not_give_them__nothing_comes(tmp_path:
 
 async def test_public_data__file_was_damaged__is_not_taken(tmp_path: Path) -> None:
     public_data_path(DataDirectory(tmp_path), TASK).write_bytes(DATA[1:])
-    assert await find_public_data(TASK, NOBODY, DataDirectory(tmp_path), Reporter(stream=io.StringIO())) is None
+    with pytest.raises(OperatorError, match=r"data-\w+\.jsonl, the run's data, is damaged: join again by the string"):
+        await find_public_data(TASK, NOBODY, DataDirectory(tmp_path), Reporter(stream=io.StringIO()))
     assert await fetched(tmp_path, DataSharing(TASK, file_with(tmp_path), 0)) is not None
     assert public_data_path(DataDirectory(tmp_path), TASK).read_bytes() == DATA
+
+
+async def test_public_data__file_has_gone_and_no_string_is_remembered__no_node_is_said_to_refuse_them(
+    tmp_path: Path,
+) -> None:
+    """`sfnode start` said of data that nodes had given, and would give again, that they do not."""
+    assert await fetched(tmp_path, DataSharing(TASK, file_with(tmp_path), 0)) is not None
+    public_data_path(DataDirectory(tmp_path), TASK).unlink()
+    assert await find_public_data(TASK, NOBODY, DataDirectory(tmp_path), Reporter(stream=io.StringIO())) is None
+    with pytest.raises(OperatorError, match=r"public data, train\.jsonl, or join by a string of nodes that give them"):
+        training_file(TASK, None)
 
 
 def test_data_sharing__another_hash_or_a_file_that_has_gone__is_not_there(tmp_path: Path) -> None:

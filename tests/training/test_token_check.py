@@ -91,9 +91,9 @@ def test_read_task__token_without_a_row__is_named_with_file_and_line(tmp_path: P
     with pytest.raises(
         OperatorError, match=rf"rows\.jsonl:3: the text has '<\|end\|>', token {rows + 1} .*for {rows} "
     ):
-        read_task(tokenizer, task, path, None, rows=rows)
+        read_task(tokenizer, task, path, None, token_rows=rows)
     path.write_text('{"sentence": "a film", "label": 0}\n')
-    assert read_task(tokenizer, task, path, None, rows=rows).pad == 0  # and not the padding token, which has none
+    assert read_task(tokenizer, task, path, None, token_rows=rows).pad == 0  # and not the padding token, which has none
 
 
 def test_encoder__label_word_choice_or_completion_without_a_row__is_refused() -> None:

@@ -86,17 +86,15 @@ class PromptEncoder:
     """Turns JSON objects into examples. OperatorError when template or label words do not fit the tokenizer.
 
     Args:
-        rows: for how many tokens the model has a row (`loading.token_rows`); None: for all.
+        token_rows: for how many tokens the model has a row (`loading.token_rows`); None: for all.
 
     Attributes:
         words: tokens of each label word. label_tokens: the same where each is one token, else empty.
         joined: label words that the tokenizer joins with the end of the prompt.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, task: TaskSpec, rows: int | None = None) -> None:
-        self._tokenizer = tokenizer
-        self._rows = rows
-        self._task = task
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, task: TaskSpec, token_rows: int | None = None) -> None:
+        self._tokenizer, self._token_rows, self._task = tokenizer, token_rows, task
         self.template = TaskTemplate(task)
         self.rule = self.template.rule
         # The tokens that the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: none), not after it.
@@ -192,13 +190,13 @@ class PromptEncoder:
 
     def _check_rows(self, tokens: Tokens, what: str) -> None:
         """Raise OperatorError where the model has no row for a token: tokens added later may have none."""
-        if self._rows is None or max(tokens, default=0) < self._rows:
+        if self._token_rows is None or max(tokens, default=0) < self._token_rows:
             return
         token = max(tokens)
         piece = self._tokenizer.convert_ids_to_tokens(token)
         raise OperatorError(
-            f"{what} has {piece!r}, token {token} of the tokenizer, and the model has rows for {self._rows} tokens "
-            "only: write it otherwise, or use a model with as many rows as its tokenizer has tokens"
+            f"{what} has {piece!r}, token {token} of the tokenizer, and the model has rows for {self._token_rows} "
+            "tokens only: write it otherwise, or use a model with as many rows as its tokenizer has tokens"
         )
 
     def _following(self, text: str) -> Tokens:
@@ -221,19 +219,19 @@ def read_task(
     data: Rows | None,
     evaluation_data: Rows | None,
     judge: AnswerJudge | None = None,
-    rows: int | None = None,
+    token_rows: int | None = None,
 ) -> TaskData:
     """Read and encode the rows of both (None: none). OperatorError names the file and the place of an error.
 
-    ``judge``: of answers; None: the task's own, if it has one. ``rows``: as for `PromptEncoder`.
+    ``judge``: of answers; None: the task's own, if it has one. ``token_rows``: as for `PromptEncoder`.
     """
-    encoder = PromptEncoder(tokenizer, task, rows)
+    encoder = PromptEncoder(tokenizer, task, token_rows)
     pad = tokenizer.pad_token_id
     return TaskData(
         label_tokens=encoder.label_tokens,
         examples=read_examples(data, encoder, is_specified=bool(task.data_sha256)) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
-        pad=pad if isinstance(pad, int) and (rows is None or pad < rows) else 0,  # no result depends on it
+        pad=pad if isinstance(pad, int) and (token_rows is None or pad < token_rows) else 0,  # no result depends on it
         judge=judge or AnswerJudge.of(tokenizer, task),
     )
 
