@@ -40,7 +40,9 @@ class EndOfRun:
 
     def __init__(self, ledger: Ledger, clock: StepClock, sync: Synchroniser, config: NodeConfig) -> None:
         self.ending = Ending()
-        self._ledger, self._clock, self._sync = ledger, clock, sync
+        self._ledger = ledger
+        self._clock = clock
+        self._sync = sync
         self._expects_peers = config.expects_peers
         self._told = 0  # the distance last sent to all neighbours, and when
         self._told_ms = 0

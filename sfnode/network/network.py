@@ -45,7 +45,8 @@ class Network:
         known_peers: tuple[PeerRow, ...] = (),
         slips: Slips | None = None,
     ) -> None:
-        self._config, self._run_id = config, run.run_id
+        self._config = config
+        self._run_id = run.run_id
         self.slips = slips or Slips()
         self._host = Host(
             identity_seed=identity_seed,
@@ -143,6 +144,11 @@ class Network:
             for peer in lasting:
                 self.book.still_good(peer, unix_ms=int(time.time() * 1_000))
 
+    @property
+    def expects_peers(self) -> bool:
+        """Return whether others are known: to dial or, with ``neighbours_fixed``, met earlier; they may dial in."""
+        return self._has_met_others or bool(self.book)
+
     def statistics(self) -> NetworkStatistics:
         worst = max(self.dialler.reports, key=lambda report: report.failures, default=None)
         return NetworkStatistics(
@@ -155,6 +161,6 @@ class Network:
             streams_failed=self._host.guard.failures,
             streams_refused=self._host.guard.refused,
             memory=self._memory.state,
-            expects_peers=self._has_met_others or bool(self.book),
+            expects_peers=self.expects_peers,
             unreached="" if worst is None else f"{worst.address}: {worst.reason}",
         )

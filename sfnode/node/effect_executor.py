@@ -35,8 +35,12 @@ class Executor:
         snapshot_files: SnapshotFiles,
         reporter: Reporter,
     ) -> None:
-        self._config, self._store, self._node = config, store, node
-        self._network, self._snapshot_files, self._reporter = network, snapshot_files, reporter
+        self._config = config
+        self._store = store
+        self._node = node
+        self._network = network
+        self._snapshot_files = snapshot_files
+        self._reporter = reporter
         self._last_evaluation = -1
         self._jobs, self.jobs = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
         self._snapshots, self.snapshots = trio.open_memory_channel[events.StoreSnapshot | events.FetchSnapshot](8)

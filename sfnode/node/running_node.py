@@ -80,7 +80,7 @@ class RunningNode:
         )
         node_config = NodeConfig(
             is_training=config.training is not None,
-            expects_peers=self.network.statistics().expects_peers,
+            expects_peers=self.network.expects_peers,
             neighbours_min=config.neighbours_min,
             reserved_step=store.reserved_step,
             first_request=secrets.randbits(32),

@@ -133,8 +133,11 @@ class RunDraft:
     def __init__(
         self, options: RunOptions, signer: Signer, task: TaskSpec, model: ModelSpec, tensors: tuple[TensorSpec, ...]
     ) -> None:
-        self.options, self._signer, self.task = options, signer, task
-        self._model, self.tensors = model, tensors
+        self.options = options
+        self._signer = signer
+        self.task = task
+        self._model = model
+        self.tensors = tensors
         self._settings = options.checked_settings()
         drawn = options.drawn_method
         if options.wants_basis:  # a rate is then one for a dense core, and means another step along drawn directions

@@ -55,8 +55,10 @@ class NoiseBudget:
         """Take a function that returns all messages that this node has sent, in all its lives."""
         self.spent = ""
         self.statistics: PrivacyStatistics | None = None
-        self._manifest, self._author = manifest, author
-        self._config, self._sent = config, sent
+        self._manifest = manifest
+        self._author = author
+        self._config = config
+        self._sent = sent
         self._has_asked_peers = False
         self._uses = RowUses(manifest, author, 0)
         self._at_end = (0, 0.0)

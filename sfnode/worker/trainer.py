@@ -75,7 +75,9 @@ class Trainer:
         self._config = config
         self._signed = signed
         self._quality = Quality.of(signed.manifest.task)
-        self._coefficients, self._reporter, self._budget = coefficients, reporter, budget
+        self._coefficients = coefficients
+        self._reporter = reporter
+        self._budget = budget
         self._shown: Coefficients | None = None
         self._sent: dict[int, int] = {}  # revision of each epoch in the present session
         self._old_rest_until_s = 0.0  # until then the worker keeps its old epochs

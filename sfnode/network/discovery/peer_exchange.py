@@ -25,8 +25,10 @@ class PeerExchange:
     def __init__(
         self, *, config: NetworkConfig, names: policy.NameBook, book: policy.AddressBook, open_sessions: OpenSessions
     ) -> None:
-        self.config, self._names = config, names
-        self.book, self.open_sessions = book, open_sessions
+        self.config = config
+        self._names = names
+        self.book = book
+        self.open_sessions = open_sessions
         self.changed = trio.Event()
         own = [each for each in (*config.listen, *config.announce) if each.port]  # those with a fixed port
         self._own = frozenset(replace(address, peer=None) for address in own)

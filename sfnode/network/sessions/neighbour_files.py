@@ -23,8 +23,10 @@ class NeighbourFiles:
     def __init__(
         self, host: Host, open_sessions: OpenSessions, open_channel: Callable[[Link], Channel], slips: Slips
     ) -> None:
-        self._slips, self._host = slips, host
-        self._open_sessions, self._open_channel = open_sessions, open_channel
+        self._slips = slips
+        self._host = host
+        self._open_sessions = open_sessions
+        self._open_channel = open_channel
 
     def peers(self) -> frozenset[PeerId]:
         """Return the neighbours that can be asked now."""

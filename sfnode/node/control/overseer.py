@@ -32,8 +32,10 @@ class Overseer:
         slips: Slips,
         machine: MachineWatch | None = None,
     ) -> None:
-        self._held_until_s, self._limits = held_until_s, limits
-        self._reporter, self._slips = reporter, slips
+        self._held_until_s = held_until_s
+        self._limits = limits
+        self._reporter = reporter
+        self._slips = slips
         self._machine = machine or MachineWatch()
         self._memory_peak_bytes, self._is_out_of_memory = 0, False
         self._trainer: Trainer | None = None

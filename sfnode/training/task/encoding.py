@@ -94,7 +94,9 @@ class PromptEncoder:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, task: TaskSpec, token_rows: int | None = None) -> None:
-        self._tokenizer, self._token_rows, self._task = tokenizer, token_rows, task
+        self._tokenizer = tokenizer
+        self._token_rows = token_rows
+        self._task = task
         self.template = TaskTemplate(task)
         self.rule = self.template.rule
         # The tokens that the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: none), not after it.
