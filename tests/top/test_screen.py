@@ -118,4 +118,13 @@ def test_screen__more_nodes_than_lines__those_with_warnings_are_first() -> None:
     assert len(found) <= 24 and found[-1].startswith("q quits")
     assert found[1].startswith("n30  ") and "gone at step 120" in found[1]
     assert sum(line.startswith("! n3") for line in found) == 6
-    assert any(line.startswith("and 32 more") for line in found)
+    assert any(line.startswith("and 33 more") for line in found)
+    assert any(line.startswith("further warnings do not fit") for line in found)
+
+
+@pytest.mark.parametrize("height", [3, 6, 7])
+def test_screen__several_nodes_on_a_screen_of_few_lines__shows_the_one_that_is_unwell(height: int) -> None:
+    views = [view(STATUS), view(STATUS), replace(view(STATUS, "it hangs"), data_dir=DataDirectory(Path("unwell")))]
+    console = Console(width=80, file=(text := io.StringIO()))
+    console.print(draw(views, lines=height))
+    assert text.getvalue().splitlines()[1].startswith("unwell ")
