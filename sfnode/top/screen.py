@@ -239,20 +239,20 @@ def _news(news: Sequence[News]) -> Iterator[RenderableType]:
 
 def _draw_several(views: Sequence[NodeView], lines: int) -> RenderableType:
     """Draw a row for each node, and the warnings below; where not all fit, nodes that have one come first."""
-    told: list[Text] = []
+    fitting: list[Text] = []
     taken = 0
     for text in _warnings_of(views):
         taken += 1 + len(text) // _COLUMNS
         if taken > lines // 2:
-            told.append(Text("further warnings do not fit: `sfnode doctor` says them", style="dim"))
+            fitting.append(Text("further warnings do not fit: `sfnode doctor` says them", style="dim"))
             break
-        told.append(text)
+        fitting.append(text)
     rows = max(1, lines - _LINES_ROUND_ROWS - min(taken, lines // 2 + 1))
     shown = views if len(views) <= rows else sorted(views, key=lambda view: not view.warnings())[:rows]
     table = _table_of(shown)
     if len(shown) < len(views):
         table.add_row(f"and {len(views) - len(shown)} more", style="dim")
-    return Group(table, *told, Text(), _footer())
+    return Group(table, *fitting, Text(), _footer())
 
 
 def _table_of(views: Sequence[NodeView]) -> Table:
