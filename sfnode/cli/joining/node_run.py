@@ -9,8 +9,8 @@ import trio
 
 from protocol.errors import OperatorError, texts_of
 from protocol.run import AdmissionKind, Manifest
-from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.web_and_metrics import metrics_served, page_served
+from sfnode.cli.qr_code import is_qr_shown, qr_lines
 from sfnode.cli.remembered_options import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log

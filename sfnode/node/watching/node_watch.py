@@ -17,6 +17,7 @@ from protocol.events import Event, MessageArrived, PeerLeft
 from protocol.node import Node, statistics
 from protocol.wire import Head, PeerId
 from sfnode.network import Network, PeerState, policy
+from sfnode.node.control.disk_limit import check_disk
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.recent_rate import CatchUpMonitor, RecentRate, StepRate
@@ -24,7 +25,7 @@ from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
 from sfnode.run import purpose_of, run_address
 from sfnode.status import LifeStatistics, Names, Status, StatusDetail, StatusWords, author_names
-from sfnode.storage import DataDirectory, disk
+from sfnode.storage import disk
 from sfnode.worker import Trainer, TrainingStatistics, children_bytes
 
 _EQUAL_S = 30.0  # heads come every few seconds; at work, only some of them meet an equal ledger here
@@ -179,20 +180,6 @@ class NodeWatch:
         elif status.end.is_given_up:
             advice = "start the node again without --exit-when-finished, and look at its status"
             raise UnsettledError(f"this node has done its steps, but others may hold another model: {text}; {advice}")
-
-
-def check_disk(data_dir: DataDirectory, bytes_max: int | None) -> None:
-    """Refuse to go on when the directory is gone, or has become larger than --max-disk. OperatorError."""
-    if not data_dir.lock_file.exists():  # what is open could still be written, and nobody would find it again
-        raise OperatorError(
-            f"{data_dir} was moved or removed while its node ran: the node has stopped. If you have moved it, start it "
-            "there"
-        )
-    if bytes_max is not None and (taken := disk.bytes_below(data_dir.path)) > bytes_max:
-        raise OperatorError(
-            f"{data_dir} takes {taken / 1e6:,.1f} MB of {bytes_max / 1e6:,.1f} MB (--max-disk): the node has stopped, "
-            "and everything in it is safe. Start it again with a higher --max-disk"
-        )
 
 
 def snapshot(life: "RunningNode") -> Status:

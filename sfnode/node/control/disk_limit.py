@@ -1,0 +1,18 @@
+"""The limit on what a node keeps: --max-disk."""
+
+from protocol.errors import OperatorError
+from sfnode.storage import DataDirectory, disk
+
+
+def check_disk(data_dir: DataDirectory, bytes_max: int | None) -> None:
+    """Refuse to go on when the directory is gone, or has become larger than --max-disk. OperatorError."""
+    if not data_dir.lock_file.exists():  # what is open could still be written, and nobody would find it again
+        raise OperatorError(
+            f"{data_dir} was moved or removed while its node ran: the node has stopped. If you have moved it, start it "
+            "there"
+        )
+    if bytes_max is not None and (taken := disk.bytes_below(data_dir.path)) > bytes_max:
+        raise OperatorError(
+            f"{data_dir} takes {taken / 1e6:,.1f} MB of {bytes_max / 1e6:,.1f} MB (--max-disk): the node has stopped, "
+            "and everything in it is safe. Start it again with a higher --max-disk"
+        )
