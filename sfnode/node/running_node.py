@@ -33,7 +33,7 @@ from sfnode.node.watching import NodeWatch
 from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import Store, example_files
+from sfnode.storage import Store
 from sfnode.unexpected_errors import Slips
 from sfnode.worker import NoiseBudget, Trainer
 from sfnode.worker_protocol import TrainingConfig
@@ -105,14 +105,14 @@ class RunningNode:
     def _noise_budget(self, training: TrainingConfig, author: Author) -> NoiseBudget | None:
         """Return the account of this node's noise; None without. OperatorError: it differs from earlier messages'."""
         noise, codec = training.noise, self.node.replica.ledger.codec
-        if noise is None or training.data is None:
+        if noise is None:
             self._store.hold_noise(author, None, "")
             return None
 
         def sent() -> list[RowsOfStep]:
             return [(each.step, each.scalars[0]) for each in map(codec.decode_untrusted, self._store.read_all(author))]
 
-        least = self._store.hold_noise(author, noise.multiplier, example_files.sha256_of(training.data))
+        least = self._store.hold_noise(author, noise.multiplier, self.config.rows_sha256)
         return NoiseBudget(self.manifest, author, replace(noise, multiplier=least), sent)
 
     async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:
