@@ -88,6 +88,7 @@ class RunningNode:
             snapshot_authors_min=config.snapshot_authors_min,
         )
         self.node = Node(self.manifest, signer, node_config, replica)
+        self.network.names.has_contributed = lambda author: replica.ledger.highest_step(Author(author)) >= 0
         saved_peers.restore_names(self.network.names, store.saved("names"))
         discouraged = saved_peers.decode_rows(policy.DiscouragedRow, store.saved("discouraged"))
         self.network.sessions.restore_discouraged(discouraged)
