@@ -122,10 +122,8 @@ class RunningNode:
             addresses = await nursery.start(self.network.run)
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
-            nursery.start_soon(self.slips.outlive, "statements", partial(submit_due, folder.due, self._inbox_in))
-            nursery.start_soon(
-                self.slips.outlive, "invitations", partial(submit_due, self.invitations.due, self._inbox_in)
-            )
+            for name, due in (("statements", folder.due), ("invitations", self.invitations.due)):
+                nursery.start_soon(self.slips.outlive, name, partial(submit_due, due, self._inbox_in))
             files = FileFetcher(self.network.neighbour_files)
             nursery.start_soon(self._snapshot_files.run, files, self.slips, self._executor.snapshots, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
@@ -201,14 +199,12 @@ class RunningNode:
 
     def _handle_one(self, event: Event, *, is_last: bool) -> list[Effect]:
         """Pass an event to the core. If a neighbour's message triggers a bug, the node's next life avoids that peer."""
-        is_handled = False
         try:
-            caused = self.node.handle(event, int(trio.current_time() * 1_000), is_last=is_last)
-            is_handled = True
-        finally:
-            if not is_handled and isinstance(event, MessageArrived):
+            return self.node.handle(event, int(trio.current_time() * 1_000), is_last=is_last)
+        except BaseException:
+            if isinstance(event, MessageArrived):
                 self.network.sessions.drop(event.peer, "its message met a fault of this node's")
-        return caused
+            raise
 
     def save_peers(self) -> None:
         """Store what the network knows about peers, for the next start."""
