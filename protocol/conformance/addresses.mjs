@@ -56,6 +56,12 @@ export function parseAddress(text) {
   return { ...found, port: Number(port), peer: peer ?? null };
 }
 
+/** As it is written: no zeros before a port or in an IPv6 address. */
+export function textOf({ kind, host, port, peer }) {
+  const short = kind === "ip6" ? new URL(`http://[${host}]`).hostname.slice(1, -1) : host;
+  return `/${kind}/${short}/tcp/${port}${peer === null ? "" : `/p2p/${peer}`}`;
+}
+
 function hostOf(kind, host) {
   if (kind === "ip4") return isIPv4(host) ? { kind, host } : null;
   if (kind === "ip6") return isIPv6(host) && !host.includes("%") ? ip6(host) : null;

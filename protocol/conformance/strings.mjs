@@ -14,8 +14,8 @@ const sha256 = (...parts) => createHash("sha256").update(Buffer.concat(parts)).d
 /** {runId, nodes: [{text, address}]}, or null. */
 export function parseRunAddress(text) {
   const found = /^sfnode:([0-9a-f]{64})@(.*)$/.exec(text);
-  const nodes = found === null ? [] : found[2].split(",").map((each) => ({ text: each, address: parseAddress(each) }));
-  const isNode = ({ address }) => address !== null && address.peer !== null && isDialable(address);
+  const nodes = found === null ? [] : found[2].split(",").map(parseAddress);
+  const isNode = (address) => address !== null && address.peer !== null && isDialable(address);
   return nodes.length > 0 && nodes.every(isNode) ? { runId: found[1], nodes } : null;
 }
 

@@ -1,6 +1,6 @@
 // Cases of strings.json.
 
-import { authorOf, awayAfter, noisePayload, parseAddress, peerOf, whichStays } from "./addresses.mjs";
+import { authorOf, awayAfter, noisePayload, parseAddress, peerOf, textOf, whichStays } from "./addresses.mjs";
 import { readName, writeName } from "./names.mjs";
 import { parseRunAddress, readInvitation, readJoin, tagOf, writeInvitation, writeJoin } from "./strings.mjs";
 import { fromHex, toHex } from "./vector_notation.mjs";
@@ -24,7 +24,7 @@ export const STRINGS = {
   run_address: ({ text }) => ({
     address: orNull(parseRunAddress(text), ({ runId, nodes }) => ({
       run_id: runId,
-      nodes: nodes.map((node) => node.text),
+      nodes: nodes.map(textOf),
     })),
   }),
   invite: ({ secret_seed: seed, signature, uses }) => ({

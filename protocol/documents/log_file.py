@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Protocol
 
 from protocol import limits
-from protocol.crypto import SIGNATURE_BYTES, Author, Digest, Signer, hashing, is_author_key, is_signed
+from protocol.crypto import SIGNATURE_BYTES, Author, Signer, hashing, is_author_key, is_signed
 from protocol.errors import Ignore, Reject, RejectReason
 from protocol.ledger import STATEMENT_KEY_BYTES, Archive
 from protocol.run import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
@@ -46,7 +46,6 @@ class LoadedLog:
     Attributes:
         replica: its records are in the file's keeper, if it has one.
         records: number in the file, with both of each void slot.
-        updates, ledger_root, state_digest: as the file states them; the records give the same.
         writer: Ed25519 key of the node that wrote the file and vouches that it is complete.
     """
 
@@ -54,9 +53,6 @@ class LoadedLog:
     basis: bytes | None
     replica: Replica
     records: int
-    updates: int
-    ledger_root: Digest
-    state_digest: Digest
     writer: Author
 
 
@@ -242,16 +238,7 @@ class _Loader:
         held = self._records, replica.ledger.updates, bytes(replica.ledger.root()), bytes(replica.state_digest())
         if held != (records, updates, root, state):
             raise _fault(block.start, "the records do not add up to what the writer says of them")
-        return LoadedLog(
-            signed=signed,
-            basis=basis,
-            replica=replica,
-            records=records,
-            updates=updates,
-            ledger_root=Digest(root),
-            state_digest=Digest(state),
-            writer=Author(writer),
-        )
+        return LoadedLog(signed=signed, basis=basis, replica=replica, records=records, writer=Author(writer))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ No torch, no trio.
 
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -105,14 +106,11 @@ def save_run(run: LocalRun, replica: Replica, folder: str | Path) -> LocalRun:
     written again. OperatorError: it holds another run.
     """
     directory = DataDirectory(Path(folder).expanduser())
-    store = Store(directory, run.signed)
-    try:
+    with closing(Store(directory, run.signed)) as store:
         if run.basis is not None:
             basis = run.basis if isinstance(run.basis, bytes) else disk.read_bytes(run.basis, "the basis")
             directory.basis.store(run.manifest, basis, origin="the run")
         merge_ledger(replica.ledger, store, store.replica(run.manifest))
-    finally:
-        store.close()
     return open_run(directory.path)
 
 

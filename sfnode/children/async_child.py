@@ -41,8 +41,7 @@ async def _end(process: trio.Process, leave_s: float) -> None:
         process.terminate()
         with trio.move_on_after(leave_s):
             await process.wait()
-    if process.poll() is None:
-        process.kill()
+    process.kill()  # does nothing if it has ended
     await process.wait()
 
 

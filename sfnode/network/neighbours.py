@@ -3,7 +3,7 @@ hello to bye, and their messages on the way to the node's inbox."""
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 import trio
@@ -77,13 +77,11 @@ class Conversation:
 
     async def dialled(self, link: Link, on_handshake: Callable[[], None]) -> None:
         """Say hello on a dialled link, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
-        try:
+        async with aclosing(link):
             channel = self._open_channel(link)
             hello = await handshake.exchange_hello(channel, self._introduction.hello())
             on_handshake()
             await self._converse(channel, hello, is_hello_due=False)
-        finally:
-            await link.aclose()
 
     async def inbound(self, link: Link) -> None:
         """Await the hello on an inbound link, then refuse the peer, serve it files or run a session."""
@@ -93,10 +91,8 @@ class Conversation:
         except sessions.SilentError as error:
             log(logging.DEBUG, "inbound_silent", peer=link.peer)
             self._sessions.penalise(link.peer, Fault.SILENT, str(error))
-        except sessions.RefusedError as error:
+        except (sessions.RefusedError, LinkBrokenError) as error:
             log(logging.DEBUG, "inbound_left", peer=link.peer, reason=str(error))
-        except LinkBrokenError as error:
-            log(logging.DEBUG, "inbound_lost", peer=link.peer, reason=str(error))
         except Reject as error:
             log(logging.WARNING, "peer_rejected", peer=link.peer, reason=str(error))
             self._sessions.drop(link.peer, str(error))
@@ -155,18 +151,17 @@ class Conversation:
 
     async def _run_session(self, session: sessions.Session) -> None:
         await self._put(PeerJoined(peer=session.peer))
-        reason, is_reported = "cancelled", False
+        reason = "cancelled"
         try:
             self._exchange.session_opened(session)
             reason, fault = await session.run()
             if fault is not None:
                 self._sessions.penalise(session.peer, fault, reason)
             await self._put(PeerLeft(peer=session.peer, reason=reason))
-            is_reported = True
-        finally:
-            if not is_reported:  # cancelled: do not wait for room in the inbox
-                with suppress(trio.WouldBlock, trio.BrokenResourceError):
-                    self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
+        except BaseException:  # cancelled: do not wait for room in the inbox
+            with suppress(trio.WouldBlock, trio.BrokenResourceError):
+                self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
+            raise
 
     async def _receive(self, session: sessions.Session, message: wire.Message) -> None:
         if cost := rate_limits.cost_us(message):

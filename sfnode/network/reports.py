@@ -46,7 +46,7 @@ class DialReport:
     address: str  # with the peer id
     reason: str
     failures: int  # in a row
-    retry_in_s: float  # from the moment of the failure
+    retry_in_s: float  # until the next dial, from the moment of the failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

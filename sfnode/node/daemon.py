@@ -6,7 +6,7 @@ next life starts from the disk, as after a restart. Only those in `sfnode.unexpe
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
 import trio
@@ -54,8 +54,7 @@ class Daemon:
     async def _live(self, started: Callable[[tuple[Address, ...]], None]) -> None:
         """Open the disk, and run the node on it until it ends, is cancelled or raises."""
         self.running = None
-        store = Store(self.config.data_dir, self.config.signed)
-        try:
+        with closing(Store(self.config.data_dir, self.config.signed)) as store:
             with suppress(OSError):  # that of an earlier life: this one would seem to hang while it reads the disk
                 self.config.data_dir.status_file.unlink()
             replica = await self._load_replica(store)
@@ -65,8 +64,6 @@ class Daemon:
             finally:
                 with self.slips.contained("saving peers"):
                     self.running.save_peers()
-        finally:
-            store.close()
 
     async def _load_replica(self, store: Store) -> Replica:
         """Verify and sum what the disk holds, in pieces so that signals are heard. Records stay on the disk."""

@@ -19,6 +19,7 @@ class DaemonConfig:
 
     Attributes:
         training: None: a relay, which stores, serves and floods, without torch.
+        rows_sha256: of the file of its own rows; empty without noise.
         owner: the owner's key, with which this node admits the users of invitations; None: it does not have it.
     """
 
@@ -35,4 +36,5 @@ class DaemonConfig:
     snapshot_authors_min: int = 3
     sharing: SharingOptions = field(default_factory=SharingOptions)
     shared_data: Path | None = None
+    rows_sha256: str = ""
     limits: WorkLimits = field(default_factory=WorkLimits)

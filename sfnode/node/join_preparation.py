@@ -14,6 +14,7 @@ from sfnode.model_files import clear_left_overs
 from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.model_fetcher import in_disk_thread
 from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
 from sfnode.rewards import RewardCommand
@@ -39,21 +40,14 @@ async def prepare(signed: SignedManifest, options: run.JoinOptions, reporter: Re
         if options.source.bootstrap.run_data_bytes:
             _claim(data_dir, reporter)
         fetched = await run.public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
-    training = None if options.is_relay else _training_config(manifest, options, fetched)
+    training, given, rows_sha256 = await in_disk_thread(_read_rows, manifest, options, fetched)
     _claim(data_dir, reporter)
     basis = await run.find_basis(manifest, options.source, data_dir, reporter)
-    is_training = training is not None
     if options.key is not None:
         data_dir.identity.link_to(options.key.expanduser())
-    seed = await node_seed(manifest, data_dir, is_training=is_training, reporter=reporter)
+    seed = await node_seed(manifest, data_dir, is_training=training is not None, reporter=reporter)
     if invitation := options.invite or options.source.bootstrap.invitation:
         claim_invitation(manifest, invitation, seed, data_dir)
-    given = None
-    if options.sharing.share_data:
-        file = None if training is None else training.data
-        if training is None and options.training.data is not None:
-            file = example_files.training_file(manifest.task, options.training.data)
-        given = run.public_data.shared_data(manifest.task, file)
     return DaemonConfig(
         signed=signed,
         data_dir=data_dir,
@@ -68,6 +62,7 @@ async def prepare(signed: SignedManifest, options: run.JoinOptions, reporter: Re
         snapshot_authors_min=options.snapshots.snapshot_authors,
         sharing=options.sharing,
         shared_data=given,
+        rows_sha256=rows_sha256,
         limits=work_limits(options.limits),
     )
 
@@ -124,6 +119,20 @@ def _network_config(manifest: Manifest, options: run.JoinOptions, signer: Signer
         origins=ip_groups.Origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
         memory=MemoryConfig(bytes_max=memory_bytes_max, look=resident_bytes),
     )
+
+
+def _read_rows(
+    manifest: Manifest, options: run.JoinOptions, fetched: Path | None
+) -> tuple[TrainingConfig | None, Path | None, str]:
+    """Check the operator's files, however long; return what to train with, what to give, and the hash of noisy rows."""
+    training = None if options.is_relay else _training_config(manifest, options, fetched)
+    given, file = None, None if training is None else training.data
+    if options.sharing.share_data:
+        if training is None and options.training.data is not None:
+            file = example_files.training_file(manifest.task, options.training.data)
+        given = run.public_data.shared_data(manifest.task, file)
+    is_noisy = training is not None and training.noise is not None
+    return training, given, example_files.sha256_of(file) if is_noisy and file is not None else ""
 
 
 def _training_config(manifest: Manifest, options: run.JoinOptions, fetched: Path | None) -> TrainingConfig:

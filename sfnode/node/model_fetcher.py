@@ -78,7 +78,7 @@ class ModelFetcher:
         """Try once to fetch the files; return why the disk does not take them, or "" if all are there."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            missing = [file for file in files if not await _in_thread(pieces.is_there, folder, file)]
+            missing = [file for file in files if not await in_disk_thread(pieces.is_there, folder, file)]
             self._done_bytes, self._total_bytes = 0, sum(file.bytes for file in missing)
             lack = _lack_of_room(folder, missing)
             self._has_room = not lack
@@ -100,18 +100,16 @@ class ModelFetcher:
         """Fetch files whose lists fit into memory together, one board of their pieces after the other."""
         lists = await self._fetch_lists(files)
         parts = [PartialFile(folder, file, hashes) for file, hashes in zip(files, lists, strict=True)]
-        missing = [await _in_thread(part.missing) for part in parts]
+        missing = [await in_disk_thread(part.missing) for part in parts]
         for part, numbers in zip(parts, missing, strict=True):
+            self._done_bytes += part.file.bytes
             if numbers:  # the last one may be shorter than the others
-                lacking = (len(numbers) - 1) * MODEL_PIECE_BYTES + pieces.piece_bytes(part.file, numbers[-1])
-                self._done_bytes += part.file.bytes - lacking
-            else:
-                self._done_bytes += part.file.bytes
+                self._done_bytes -= (len(numbers) - 1) * MODEL_PIECE_BYTES + pieces.piece_bytes(part.file, numbers[-1])
         to_come = ((part, number) for part, numbers in zip(parts, missing, strict=True) for number in numbers)
         while jobs := list(islice(to_come, _ASKED_TOGETHER)):
             await self._fetch_pieces(jobs)
         for part in parts:
-            await _in_thread(part.finish)
+            await in_disk_thread(part.finish)
 
     async def _fetch_pieces(self, jobs: Sequence[tuple[PartialFile, int]]) -> None:
         """Fetch pieces, each given by its file and its number in the file."""
@@ -181,6 +179,6 @@ def _listed_together(files: Sequence[FileSpec]) -> Iterator[list[FileSpec]]:
         yield together
 
 
-async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:
+async def in_disk_thread(work: Callable[..., _T], *arguments: object) -> _T:
     """Run disk work in a thread, and abandon it when cancelled, so that a node that stops does not wait for it."""
     return await trio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs

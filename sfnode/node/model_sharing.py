@@ -1,14 +1,12 @@
 """Gives files to neighbours: the model's if they are exactly the run's, and public data if the operator allows it."""
 
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-
-import trio
 
 from protocol.run import ModelSpec, Sharing, TaskSpec
 from sfnode.model_files import PieceIndex, model_folder as files, pieces
 from sfnode.network import Pace, sessions
+from sfnode.node.model_fetcher import in_disk_thread
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
 from sfnode.storage import disk
@@ -30,9 +28,8 @@ class ModelSharing:
         given = 0
         for file in self._files:
             path, hashes = files.place_of(folder, file.name), None
-            look = partial(pieces.hashes_of, path, file)
             with suppress(OSError):
-                hashes = await trio.to_thread.run_sync(look, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs
+                hashes = await in_disk_thread(pieces.hashes_of, path, file)
             if hashes is not None:
                 self.pieces.add(path, file, hashes)
                 given += file.bytes
@@ -42,20 +39,20 @@ class ModelSharing:
 
 
 class DataSharing:
-    """Serves the file of the run's public data, by its hash."""
+    """Serves the file of the run's public data, by its hash, as long as it is as it was at the start."""
 
     def __init__(self, task: TaskSpec, file: Path | None, bytes_per_s: float) -> None:
         """Take the file, or None to serve nothing; ``bytes_per_s`` for all peers together, 0 for no limit."""
-        self.bytes = 0 if file is None else file.stat().st_size
         self._sha256 = task.data_sha256
-        self._file = file
+        self._file = None if file is None else disk.HeldFile(file)
+        self.bytes = 0 if self._file is None else self._file.total
         self._pace = Pace(bytes_per_s)
 
     def find(self, sha256: str) -> sessions.FileSource | None:
-        """Return the file with this hash; None if it is not served, or no longer exists."""
+        """Return the file with this hash; None if it is not served, or has changed or gone."""
         if self._file is None or sha256 != self._sha256:
             return None
-        try:
-            return sessions.PacedFile(source=disk.HeldFile(self._file), pace=self._pace)
-        except OSError:
-            return None
+        with suppress(OSError):
+            self._file.read(0, 0)
+            return sessions.PacedFile(source=self._file, pace=self._pace)
+        return None

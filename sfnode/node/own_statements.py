@@ -44,8 +44,7 @@ class StatementFolder:
             found = read_statements_file(self._manifest, path)
         except OperatorError as error:
             if not isinstance(error.__context__, OSError):
-                self._reporter.event("statements_refused", str(error), file=str(path))
-                self._files.put_away(path, is_refused=True)
+                self._put_away(path, "statements_refused", str(error), is_refused=True)
             else:  # too many open files, perhaps: the next look tries again
                 self._reporter.event_once(logging.WARNING, "statements_unread", str(error), file=str(path))
             return []
@@ -56,9 +55,17 @@ class StatementFolder:
             text = f"took in {counted(len(found), 'statement')} of {path.name}"
             if vain:  # a statement that says more came another way, perhaps from another machine of the owner
                 text += f"; {vain} of them changed nothing, since others that the owner has signed say more"
-            self._reporter.event("statements_taken", text, file=str(path))
-            self._files.put_away(path)
+            self._put_away(path, "statements_taken", text)
         return fresh
+
+    def _put_away(self, path: Path, event: str, text: str, *, is_refused: bool = False) -> None:
+        """Put a file away, and report the event; say once that it stays where its folder can only be read."""
+        try:
+            self._files.put_away(path, is_refused=is_refused)
+        except OperatorError as error:
+            self._reporter.event_once(logging.WARNING, "statements_left", f"{text}; {error}", file=str(path))
+            return
+        self._reporter.event(event, text, file=str(path))
 
 
 class Invitations:

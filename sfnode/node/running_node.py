@@ -33,7 +33,7 @@ from sfnode.node.watching import NodeWatch
 from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import Store, example_files
+from sfnode.storage import Store
 from sfnode.unexpected_errors import Slips
 from sfnode.worker import NoiseBudget, Trainer
 from sfnode.worker_protocol import TrainingConfig
@@ -88,6 +88,7 @@ class RunningNode:
             snapshot_authors_min=config.snapshot_authors_min,
         )
         self.node = Node(self.manifest, signer, node_config, replica)
+        self.network.names.has_contributed = lambda author: replica.ledger.highest_step(Author(author)) >= 0
         saved_peers.restore_names(self.network.names, store.saved("names"))
         discouraged = saved_peers.decode_rows(policy.DiscouragedRow, store.saved("discouraged"))
         self.network.sessions.restore_discouraged(discouraged)
@@ -105,14 +106,14 @@ class RunningNode:
     def _noise_budget(self, training: TrainingConfig, author: Author) -> NoiseBudget | None:
         """Return the account of this node's noise; None without. OperatorError: it differs from earlier messages'."""
         noise, codec = training.noise, self.node.replica.ledger.codec
-        if noise is None or training.data is None:
+        if noise is None:
             self._store.hold_noise(author, None, "")
             return None
 
         def sent() -> list[RowsOfStep]:
             return [(each.step, each.scalars[0]) for each in map(codec.decode_untrusted, self._store.read_all(author))]
 
-        least = self._store.hold_noise(author, noise.multiplier, example_files.sha256_of(training.data))
+        least = self._store.hold_noise(author, noise.multiplier, self.config.rows_sha256)
         return NoiseBudget(self.manifest, author, replace(noise, multiplier=least), sent)
 
     async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:
@@ -121,10 +122,8 @@ class RunningNode:
             addresses = await nursery.start(self.network.run)
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
-            nursery.start_soon(self.slips.outlive, "statements", partial(submit_due, folder.due, self._inbox_in))
-            nursery.start_soon(
-                self.slips.outlive, "invitations", partial(submit_due, self.invitations.due, self._inbox_in)
-            )
+            for name, due in (("statements", folder.due), ("invitations", self.invitations.due)):
+                nursery.start_soon(self.slips.outlive, name, partial(submit_due, due, self._inbox_in))
             files = FileFetcher(self.network.neighbour_files)
             nursery.start_soon(self._snapshot_files.run, files, self.slips, self._executor.snapshots, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
@@ -200,14 +199,12 @@ class RunningNode:
 
     def _handle_one(self, event: Event, *, is_last: bool) -> list[Effect]:
         """Pass an event to the core. If a neighbour's message triggers a bug, the node's next life avoids that peer."""
-        is_handled = False
         try:
-            caused = self.node.handle(event, int(trio.current_time() * 1_000), is_last=is_last)
-            is_handled = True
-        finally:
-            if not is_handled and isinstance(event, MessageArrived):
+            return self.node.handle(event, int(trio.current_time() * 1_000), is_last=is_last)
+        except BaseException:
+            if isinstance(event, MessageArrived):
                 self.network.sessions.drop(event.peer, "its message met a fault of this node's")
-        return caused
+            raise
 
     def save_peers(self) -> None:
         """Store what the network knows about peers, for the next start."""

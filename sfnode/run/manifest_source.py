@@ -88,7 +88,8 @@ async def fetch_from_nodes(
             reporter.progress(f"{wanted.name}_progress", text, received_bytes=received, total_bytes=total)
 
     def show_failure(report: DialReport) -> None:
-        text = f"cannot fetch {what} from {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+        then = f"next try in {report.retry_in_s:.0f} s" if report.retry_in_s else "trying another at once"
+        text = f"cannot fetch {what} from {report.address}: {report.reason}; {then}"
         reporter.event("dial_failed", text, address=report.address, reason=report.reason)
 
     size = f", {wanted.total:,} bytes" if wanted.total else ""

@@ -123,12 +123,15 @@ class HeldFile:
 
     def __init__(self, path: Path) -> None:
         """Take the path of a file. OSError if there is none."""
-        self._path = path
-        self.total = path.stat().st_size
+        self._path, found = path, path.stat()
+        self.total, self._changed_ns = found.st_size, found.st_mtime_ns
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        """Return bytes from ``offset`` on, up to the end. OSError."""
+        """Return bytes from ``offset`` on, up to the end. OSError, also if the file has changed since."""
         with self._path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if (found.st_size, found.st_mtime_ns) != (self.total, self._changed_ns):
+                raise OSError(errno.ESTALE, "the file has changed since it was looked at")
             file.seek(offset)
             return file.read(bytes_max)
 

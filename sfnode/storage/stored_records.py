@@ -6,7 +6,7 @@ SQLite's errors become an operator's words: what failed, where, and what to do.
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -162,12 +162,10 @@ def stored_records(path: Path) -> Iterator[StoredRecords]:
     with sqlite_errors(path):
         name = quote(os.fsencode(path))
         database = sqlite3.connect(f"file:{name}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
-    try:
+    with closing(database):
         with sqlite_errors(path):
             database.execute("BEGIN")  # the first read fixes the moment
         yield StoredRecords(database, path)
-    finally:
-        database.close()
 
 
 def replay_statements(replica: Replica, statements: Iterable[bytes], path: Path) -> None:

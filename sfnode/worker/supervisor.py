@@ -1,5 +1,6 @@
 """Runs the training worker's process, and restarts it: after 1 s, or after 2, 4 ... 60 s if it ends within a minute."""
 
+import errno
 import os
 import signal
 import tempfile
@@ -24,6 +25,7 @@ _PATIENCE_MAX = 16  # times these limits, which double each time that a worker d
 _RESTART_S_MAX = 60.0  # a worker that dies at once is started less and less often
 _FOLDER_BYTES_MAX = 90  # with the socket's name it stays within the 104 bytes that macOS allows
 _POLL_S = 0.05
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # passes by itself, sooner or later
 _TASKS = Path("/proc/self/task")
 
 
@@ -69,8 +71,8 @@ async def worker_socket(config: TrainingConfig, patience: int = 1) -> AsyncItera
 async def worker_process(*, threads: int | None = None, patience: int = 1) -> AsyncIterator[Path]:
     """Run a worker process during the body; yield its socket. The body may open and close sessions.
 
-    Raises WorkerError if it does not start, or, with how it ended, when the body found it gone; OperatorError if there
-    is no place for its socket. The process ends with the body, or when this process dies. ``patience``: multiple of the
+    Raises WorkerError if it does not start, or, with how it ended, when the body found it gone; OperatorError if its
+    socket can have no place. The process ends with the body, or when this process dies. ``patience``: multiple of the
     usual limits for its start.
     """
     with _socket_folder() as folder:
@@ -95,8 +97,12 @@ async def worker_process(*, threads: int | None = None, patience: int = 1) -> As
 
 def _socket_folder() -> tempfile.TemporaryDirectory[str]:
     """Make a folder with a short path: a data directory's may exceed the 107 bytes of a socket's address."""
-    with disk.os_errors("make a folder for the training worker's socket", ". TMPDIR says where"):
+    try:
         folder = tempfile.TemporaryDirectory(prefix="sfnode-", ignore_cleanup_errors=True)
+    except OSError as error:
+        kind = WorkerError if error.errno in _FULL else OperatorError
+        reason = f"{disk.describe_os_error(error)}. TMPDIR says where"
+        raise kind(f"cannot make a folder for the training worker's socket: {reason}") from None
     if len(os.fsencode(folder.name)) > _FOLDER_BYTES_MAX:
         folder.cleanup()
         raise OperatorError(f"{folder.name} is too long a path for a socket: set TMPDIR to a shorter one, such as /tmp")

@@ -146,10 +146,9 @@ class Trainer:
         request = messages.OpenSession(manifest=self._signed.encode(), training=self._config)
         try:
             opened = await session.request(request, messages.SessionOpened)
-        except WorkerMemoryError as error:
-            if self._has_fitted:  # a new worker may find the room again
-                raise
-            raise OperatorError(str(error)) from None
+        except (OperatorError, WorkerMemoryError) as error:
+            # What has been there once, room or a file, a new worker may find again.
+            raise (WorkerError if self._has_fitted else OperatorError)(str(error)) from None
         self._sent, self._has_fitted, self._old_rest_until_s = {}, True, 0.0
         since_s, self.loading_since_s = self.loading_since_s, None
         seconds = 0.0 if since_s is None else trio.current_time() - since_s

@@ -3,8 +3,9 @@
 import math
 import socket as sockets
 import struct
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ HUNG_S = 300.0  # without computing while a request waits: a disk or a card that
 _LOOK_S = 5.0
 
 R = TypeVar("R", bound=messages.Reply)
+T = TypeVar("T")
 
 
 class WorkerSession:
@@ -47,11 +49,13 @@ class WorkerSession:
             WorkerError: the worker is gone, failed inside, or has computed nothing for `HUNG_S`.
         """
         try:
-            await self._stream.send_all(messages.encode_frame(request))
+            unsent = memoryview(messages.encode_frame(request))
+            while unsent:
+                unsent = unsent[await self._patiently(partial(self._stream.socket.send, unsent)) :]
             while isinstance(reply := await self._receive(), messages.Evaluating):
                 if reply.rows:
                     on_progress(reply.done, reply.rows)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             raise WorkerError("the training worker has ended") from None
         if isinstance(reply, messages.WorkerFailure):
             raise messages.FAILURES.get(reply.error, WorkerError)(reply.message)
@@ -66,17 +70,23 @@ class WorkerSession:
         await self._stream.aclose()
 
     async def _receive(self) -> messages.Message:
-        stillness = None if self._pid is None else Stillness(self._pid)
         while (reply := self._parser.next_message()) is None:
-            with trio.move_on_after(_LOOK_S) as scope:
-                data = await self._stream.receive_some(_READ_BYTES)
-            if not scope.cancelled_caught:
-                if not data:
-                    raise trio.BrokenResourceError
-                self._parser.feed_untrusted(data)
-            elif stillness is not None and (still_s := stillness.look()) > HUNG_S:
-                raise WorkerError(f"the training worker hangs: it has computed nothing for {still_s:.0f} s")
+            data = await self._patiently(partial(self._stream.receive_some, _READ_BYTES))
+            if not data:
+                raise trio.BrokenResourceError
+            self._parser.feed_untrusted(data)
         return reply
+
+    async def _patiently(self, move: Callable[[], Awaitable[T]]) -> T:
+        """Return what ``move`` does with the stream: all or, where it is cancelled, nothing. WorkerError: it hangs."""
+        stillness = None if self._pid is None else Stillness(self._pid)
+        while True:
+            with trio.move_on_after(_LOOK_S) as scope:
+                done = await move()
+            if not scope.cancelled_caught:
+                return done
+            if stillness is not None and (still_s := stillness.look()) > HUNG_S:
+                raise WorkerError(f"the training worker hangs: it has computed nothing for {still_s:.0f} s")
 
 
 def _pid_behind(stream: trio.SocketStream) -> int | None:
@@ -100,12 +110,9 @@ def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> messag
 @asynccontextmanager
 async def open_session(socket: Path, signed: SignedManifest, training: TrainingConfig) -> AsyncIterator[WorkerSession]:
     """Open a session on a run with the worker on ``socket``; it is closed with the body. Raises as `request`."""
-    session = await connect(socket)
-    try:
+    async with aclosing(await connect(socket)) as session:
         await session.request(messages.OpenSession(manifest=signed.encode(), training=training), messages.SessionOpened)
         yield session
-    finally:
-        await session.aclose()
 
 
 async def connect(socket: Path) -> WorkerSession:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.api.joining import NodeEvent, _EventReporter, join
+from sfnode.rows import row_files
 from tests.support.manifests import OWNER, small_manifest
 
 
@@ -35,6 +37,22 @@ async def test_join__key_of_a_node_that_runs__is_refused(tmp_path: Path) -> None
         with pytest.raises(OperatorError, match="another node of this machine runs with the key"):
             async with join(tmp_path / "node", is_relay=True):
                 raise AssertionError("the block began")
+
+
+async def test_join__reading_own_rows_takes_long__other_tasks_go_on_and_may_cancel_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of gigabytes kept Ctrl-C, the page and the program around the node waiting for minutes."""
+    may_end = threading.Event()
+    monkeypatch.setattr(row_files, "checked_texts", lambda *_: may_end.wait(10))
+    (tmp_path / "my.run").write_bytes(sign_manifest(small_manifest(), OWNER).encode())
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    has_begun, started_s = False, trio.current_time()
+    with trio.move_on_after(0.5):
+        async with join(tmp_path / "my.run", folder=tmp_path / "node", data=str(tmp_path / "rows.jsonl")):
+            has_begun = True
+    may_end.set()
+    assert not has_begun and trio.current_time() - started_s < 5
 
 
 async def test_events__nobody_reads__the_first_ones_wait_and_debugging_is_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from protocol.errors import Ignore
 from protocol.run.manifest import Manifest, sign_manifest
 from protocol.state.replica import Replica
+from sfnode.network.policy import peer_of_author
+from sfnode.run.run_address import parse_run_addresses
 from tests import REPOSITORY
 from tests.conformance import reader
 from tests.conformance.switched import need_node
@@ -44,6 +47,23 @@ def test_reader__a_vector_that_is_wrong__is_named(tmp_path: Path) -> None:
     finished = reader.run_reader("run.mjs", tmp_path)
     assert finished.returncode == 1 and "SLOT_VOID" in finished.stdout + finished.stderr
     assert "missing" not in finished.stdout
+
+
+def test_reader__addresses_of_a_run_with_zeros_that_say_nothing__are_written_as_the_reference_does(
+    tmp_path: Path,
+) -> None:
+    """It gave an address back as it was written, and the same node had two."""
+    vectors = REPOSITORY / "protocol" / "vectors"
+    for path in vectors.glob("*.json"):
+        (tmp_path / path.name).write_text('{"cases": []}')
+    peer = peer_of_author(OWNER.author)
+    hosts = ("/ip4/203.0.113.7", "/ip6/2001:db8:0:0:0:0:0:1", "/ip6/2001:0db8:0:1:2:3:4:5", "/ip6/::ffff:203.0.113.7")
+    text = f"sfnode:{'ab' * 32}@{','.join(f'{host}/tcp/04001/p2p/{peer}' for host in hosts)}"
+    expected = {"run_id": "ab" * 32, "nodes": list(map(str, parse_run_addresses([text]).nodes))}
+    case = {"name": "zeros", "function": "run_address", "input": {"text": text}, "expected": {"address": expected}}
+    (tmp_path / "strings.json").write_text(json.dumps({"cases": [case]}))
+    finished = reader.run_reader("run.mjs", tmp_path)
+    assert "strings.json: 1 of 1" in finished.stdout, finished.stdout
 
 
 @pytest.mark.parametrize(

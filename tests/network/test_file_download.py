@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
+from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.framing import frame
 from protocol.limits import PART_BYTES_MAX
@@ -18,7 +19,7 @@ from protocol.run.manifest import Manifest, basis_bytes
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, Message, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.addresses import Address
+from sfnode.network.policy.addresses import Address, peer_of_author
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
@@ -87,6 +88,7 @@ class Fetch:
 
     progress: list[tuple[int, int]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    rests_s: list[float] = field(default_factory=list)
 
     async def run(self, *addresses: Address, data: bytes = BASIS, limit_s: float = 10.0) -> bytes:
         download = Download(Wanted.basis(run_of(data)), lambda *told: self.progress.append(told))
@@ -95,6 +97,7 @@ class Fetch:
 
     def _note(self, report: DialReport) -> None:
         self.reasons.append(report.reason)
+        self.rests_s.append(report.retry_in_s)
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +162,37 @@ async def test_fetch_basis__first_peer_breaks_off__second_goes_on_where_it_ended
     # a connection that is dropped may take parts along that were not read yet
     assert source.offsets == list(range(source.offsets[0], len(BASIS), PART_BYTES_MAX))
     assert len(source.offsets) < PARTS and len(fetched.reasons) == 1
+
+
+async def test_fetch_basis__nobody_answers__only_the_last_of_a_round_is_said_to_be_waited_after() -> None:
+    """It said of each that the next try came in some seconds, and tried the next at once."""
+    peers = (peer_of_author(Signer(bytes([number]) * 32).author) for number in (1, 2))
+    nobody = [Address(kind="ip4", host="127.0.0.1", port=1, peer=peer) for peer in peers]
+    fetched = Fetch()
+    with pytest.raises(trio.TooSlowError):
+        await fetched.run(*nobody, limit_s=0.5)
+    assert len(fetched.rests_s) >= 4
+    assert not any(fetched.rests_s[0::2]) and all(fetched.rests_s[1::2])
+
+
+async def test_fetch_basis__peer_leaves_before_the_thanks__what_it_gave_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that gave its last part and left was called unreachable, and all was fetched again."""
+    send_now = Channel.send_now
+
+    async def send(channel: Channel, *messages: Message) -> None:
+        if any(isinstance(message, Bye) for message in messages):
+            raise LinkBrokenError("the connection was lost while writing")
+        await send_now(channel, *messages)
+
+    monkeypatch.setattr(Channel, "send_now", send)
+    source, fetched = Source(), Fetch()
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1, basis=source))
+        assert await fetched.run(*listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    assert not fetched.reasons
 
 
 async def test_fetch_basis__first_peer_lies__said_so_and_begun_anew_with_the_next() -> None:

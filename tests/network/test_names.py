@@ -89,6 +89,16 @@ def test_names__more_than_are_kept__the_oldest_go(monkeypatch: pytest.MonkeyPatc
     assert sorted(book.names().values()) == ["number 2", "number 3"]
 
 
+def test_names__many_are_made_up__those_of_the_runs_authors_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One neighbour's 1,024 keys, which cost it nothing, took the names of all authors off every screen."""
+    monkeypatch.setattr(node_names, "NAMES_MAX", 3)
+    book = NameBook(RUN_ID)
+    book.has_contributed = lambda author: author in (signer(1).author, signer(2).author)
+    for number in (1, 2, *range(10, 20)):
+        book.hear(peer(number), (text(f"number {number}", by=signer(number)),))
+    assert sorted(book.names().values()) == ["number 1", "number 19", "number 2"]
+
+
 def test_names__saved_and_read_again__are_checked_again() -> None:
     book, again = NameBook(RUN_ID), NameBook(RUN_ID)
     book.hear(peer(1), (text(),))

@@ -40,3 +40,20 @@ def test_statements__file_that_cannot_be_read_for_a_moment__waits_and_is_said_on
     assert [*folder.due()] == [] and [each.suffix for each in path.parent.iterdir()] == [".refused"]
     events = [json.loads(line)["event"] for line in said.getvalue().splitlines()]
     assert events == ["statements_unread", "statements_unread", "statements_taken", "statements_refused"]
+
+
+def test_statements__file_cannot_be_put_away__node_goes_on_and_says_so_once(tmp_path: Path) -> None:
+    """A folder of statements that is mounted to be read ended the node, once it had taken them in."""
+    said, data_dir, roster = io.StringIO(), DataDirectory(tmp_path), Roster(LISTED)
+    node: Any = SimpleNamespace(replica=SimpleNamespace(ledger=SimpleNamespace(roster=roster)))
+    folder = StatementFolder(LISTED, data_dir, node, Reporter(is_json=True, stream=said))
+    path = data_dir.statements.submit([STATEMENT])
+    bad = path.with_name("bad.statements")
+    bad.write_bytes(b"no statement")
+    roster.add(STATEMENT)
+    denied = OSError(errno.EROFS, os.strerror(errno.EROFS))
+    with mock.patch.object(Path, "unlink", side_effect=denied), mock.patch.object(Path, "replace", side_effect=denied):
+        assert [*folder.due(), *folder.due()] == []
+    assert [*folder.due()] == [] and not data_dir.statements.waiting()
+    events = [json.loads(line)["event"] for line in said.getvalue().splitlines()]
+    assert sorted(events) == ["statements_left", "statements_left", "statements_refused", "statements_taken"]

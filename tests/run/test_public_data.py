@@ -101,6 +101,22 @@ def test_data_sharing__another_hash_or_a_file_that_has_gone__is_not_there(tmp_pa
     assert given.find(TASK.data_sha256) is None
 
 
+@pytest.mark.parametrize("is_found_before", [False, True])
+def test_data_sharing__file_changes_while_the_node_runs__is_not_given_any_more(
+    is_found_before: bool, tmp_path: Path
+) -> None:
+    """Its owner added a row: every joiner got the whole file, took it for a lie, and began again without end."""
+    path = file_with(tmp_path)
+    given = DataSharing(TASK, path, 0)
+    found = given.find(TASK.data_sha256) if is_found_before else None
+    with path.open("ab") as file:
+        file.write(DATA)
+    assert given.find(TASK.data_sha256) is None
+    if found is not None:
+        with pytest.raises(OSError, match="has changed"):
+            found.read(0, 1)
+
+
 @pytest.mark.parametrize(
     ("task", "data", "expected"),
     [

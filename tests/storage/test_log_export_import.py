@@ -92,7 +92,7 @@ def node(tmp_path: Path) -> Path:
 def test_log__encoded_and_loaded__holds_the_same_set_proofs_included() -> None:
     loaded = load(GOOD)
     assert loaded.signed.encode() == SIGNED.encode() and loaded.basis is None
-    assert (loaded.records, loaded.updates, loaded.replica.ledger.void_slots) == (61, 59, 1)
+    assert (loaded.records, loaded.replica.ledger.updates, loaded.replica.ledger.void_slots) == (61, 59, 1)
     assert set(loaded.replica.ledger.slots.ordered_records()) == {*RECORDS, PROOF}
     assert loaded.writer == signer(9).author
     assert joined(blocks_of(GOOD)) == GOOD
@@ -109,7 +109,7 @@ def test_log__long_ledger__comes_in_blocks_of_bounded_length(monkeypatch: pytest
     data = log_of(RECORDS)
     kinds = [kind for kind, _ in blocks_of(data)]
     assert kinds == [1, *[3] * 7, 4]
-    assert load(data).updates == 60
+    assert load(data).replica.ledger.updates == 60
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 18, 400, len(GOOD) - 300, len(GOOD) - 1])

@@ -87,9 +87,9 @@ def _members(data: bytes) -> dict[str, object]:
         "run_id": loaded.signed.manifest.run_id.hex(),
         "statements": len(loaded.replica.ledger.roster.statements()),
         "records": loaded.records,
-        "updates": loaded.updates,
-        "root": loaded.ledger_root.hex(),
-        "state_digest": loaded.state_digest.hex(),
+        "updates": loaded.replica.ledger.updates,
+        "root": loaded.replica.ledger.root().hex(),
+        "state_digest": loaded.replica.state_digest().hex(),
         "writer": loaded.writer.hex(),
         "basis": hashlib.sha256(loaded.basis).hexdigest() if loaded.basis else "",
     }

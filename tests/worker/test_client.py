@@ -18,6 +18,7 @@ from sfnode.worker.worker_client import connect
 from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
     CoefficientsSet,
+    EpochCoefficients,
     Estimated,
     EstimateRequest,
     Evaluated,
@@ -129,9 +130,12 @@ with socket.socket(socket.AF_UNIX) as listening:
 
 
 @pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="this system does not say which process listens")
+@pytest.mark.parametrize("request_bytes", [0, 1 << 22], ids=["answers nothing", "reads nothing"])
 async def test_request__worker_computes_nothing__worker_error_says_that_it_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A worker that stood still while coefficients were on their way to it was once waited for without end."""
+    coefficients = SetCoefficients(epochs=(EpochCoefficients(epoch=0, values=bytes(request_bytes)),))
     monkeypatch.setattr(worker_client, "HUNG_S", 0.3)
     monkeypatch.setattr(worker_client, "_LOOK_S", 0.05)
     path = tmp_path / "worker.sock"
@@ -141,7 +145,8 @@ async def test_request__worker_computes_nothing__worker_error_says_that_it_hangs
         while not path.exists():
             await trio.sleep(0.02)
         session = await connect(path)
-        with pytest.raises(WorkerError, match="the training worker hangs: it has computed nothing for 0 s"):
-            await session.request(ESTIMATE, Estimated)
+        hangs = pytest.raises(WorkerError, match="the training worker hangs: it has computed nothing for 0 s")
+        with trio.fail_after(10), hangs:
+            await session.request(coefficients, CoefficientsSet)
         await session.aclose()
         process.kill()

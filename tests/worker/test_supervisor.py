@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
@@ -158,6 +160,17 @@ async def test_worker_process__no_place_for_the_socket__says_where_it_looked(
         async with worker_process():
             raise AssertionError("never up")
     assert list(deep.iterdir()) == []
+
+
+async def test_worker_process__disk_of_the_socket_is_full__is_no_reason_to_end_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker was to come back at a bad moment; other programs soon make room in /tmp."""
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(WorkerError, match="cannot make a folder for the training worker's socket: the disk is full"):
+        async with worker_process():
+            raise AssertionError("never up")
 
 
 async def test_worker_process__of_a_session_of_its_own__leaves_the_cores_to_other_sessions() -> None:

@@ -5,7 +5,7 @@ A name is for people to read, and anybody may take any name: nothing is decided 
 
 import base64
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol.crypto import SIGNATURE_BYTES, Signer, is_signed
@@ -14,7 +14,7 @@ from protocol.wire import PeerId
 from sfnode.network.policy.addresses import author_of_peer
 
 NAME_LENGTH_MAX = 32
-NAMES_MAX = 1_024  # of other nodes; the one heard longest ago is forgotten for a new one
+NAMES_MAX = 1_024  # of other nodes
 _PREFIX = "name:"
 _TAG = b"sfnode/name/1..."
 _SECONDS_DIGITS_MAX = 11
@@ -30,6 +30,7 @@ class NodeName:
         text: the form on the wire.
     """
 
+    author: bytes
     name: str
     seconds: int
     text: str
@@ -50,7 +51,7 @@ def is_fit(name: str) -> bool:
 
 def sign_name(signer: Signer, run_id: bytes, name: str, seconds: int) -> NodeName:
     """Return a node's own name, signed for one run."""
-    return _named(name, seconds, signer.sign(_signed(run_id, seconds, name)))
+    return _named(signer.author, name, seconds, signer.sign(_signed(run_id, seconds, name)))
 
 
 def read_name_untrusted(text: str, author: bytes, run_id: bytes) -> NodeName | None:
@@ -66,14 +67,14 @@ def read_name_untrusted(text: str, author: bytes, run_id: bytes) -> NodeName | N
         signed = _signed(run_id, int(digits), name)
     except ValueError:
         return None
-    found = _named(name, int(digits), signature)  # written again: Python's decoder takes "+" and "/" as well
+    found = _named(author, name, int(digits), signature)  # written again: Python's decoder takes "+" and "/" as well
     is_whole = len(signature) == SIGNATURE_BYTES and found.text == text
     return found if is_whole and is_signed(author, signed, signature) else None
 
 
-def _named(name: str, seconds: int, signature: bytes) -> NodeName:
+def _named(author: bytes, name: str, seconds: int, signature: bytes) -> NodeName:
     encoded = base64.urlsafe_b64encode(signature).decode("ascii")
-    return NodeName(name=name, seconds=seconds, text=f"{_PREFIX}{seconds}:{encoded}:{name}")
+    return NodeName(author=author, name=name, seconds=seconds, text=f"{_PREFIX}{seconds}:{encoded}:{name}")
 
 
 def _signed(run_id: bytes, seconds: int, name: str) -> bytes:
@@ -81,9 +82,14 @@ def _signed(run_id: bytes, seconds: int, name: str) -> bytes:
 
 
 class NameBook:
-    """Holds the names of other nodes of one run, by peer."""
+    """Holds the names of other nodes of one run, by peer.
+
+    Attributes:
+        has_contributed: whether an update of this key is held. Keys cost nothing: all others are forgotten first.
+    """
 
     def __init__(self, run_id: bytes) -> None:
+        self.has_contributed: Callable[[bytes], bool] = lambda _author: False
         self._run_id = run_id
         self._held: dict[str, NodeName] = {}
 
@@ -101,9 +107,10 @@ class NameBook:
         if found is None or not held_s < found.seconds <= time.time() + _AHEAD_S:
             return
         self._held.pop(peer, None)
-        if len(self._held) >= NAMES_MAX:
-            del self._held[next(iter(self._held))]
         self._held[peer] = found
+        if len(self._held) > NAMES_MAX:
+            others = (each for each, named in self._held.items() if not self.has_contributed(named.author))
+            del self._held[next(others, next(iter(self._held)))]
 
     def texts(self) -> Mapping[PeerId, str]:
         """Return the signed names as they are passed on, the newest last."""
@@ -111,4 +118,4 @@ class NameBook:
 
     def names(self) -> dict[str, str]:
         """Return the names by author, in hex."""
-        return {author_of_peer(peer).hex(): found.name for peer, found in self._held.items()}
+        return {found.author.hex(): found.name for found in self._held.values()}

@@ -5,6 +5,7 @@ import itertools
 import random
 import secrets
 from collections.abc import Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 import trio
@@ -254,7 +255,6 @@ async def fetch(
     rounds = ((number, address) for number in itertools.count(1) for address in addresses)
     async with host.running(()):
         for attempt, address in rounds:
-            pause_s = random.uniform(0.0, min(bounds.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
             if len(set(addresses)) > 1:  # halved in each round, because all nodes may be slow
                 download.bytes_per_s_min = bounds.OBSERVER_BYTES_PER_S_MIN / 2 ** (attempt - 1)
             try:
@@ -269,21 +269,20 @@ async def fetch(
                 reason = str(error)
             if len(lasting) == len(set(addresses)):
                 break
+            longest_s = min(bounds.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10))
+            pause_s = random.uniform(0.0, longest_s) if address == addresses[-1] else 0.0  # after a round of all
             report(DialReport(address=str(address), reason=reason, failures=attempt, retry_in_s=pause_s))
-            if address == addresses[-1]:
-                await trio.sleep(pause_s)
+            await trio.sleep(pause_s)
     address, found = lasting.popitem()
     raise OperatorError(f"the node at {address} {found}")
 
 
 async def _fetch_from(host: Host, address: Address, download: Download, agent: str, timings: Timings) -> bytes:
     """Try one node once. DialError, LinkBrokenError, RefusedError, Reject, OtherRunError."""
-    link = await host.dial(address)
-    try:
+    async with aclosing(await host.dial(address)) as link:
         channel = Channel(link, timings, Traffic())
         await exchange_hello(channel, own_hello(run_id=OBSERVER_RUN_ID, agent=agent, listen=(), head_step=0))
         data = await download.run(channel)
-        await channel.send_now(Bye(reason="thank you"))
+        with suppress(LinkBrokenError):  # it may have left, and has given all
+            await channel.send_now(Bye(reason="thank you"))
         return data
-    finally:
-        await link.aclose()

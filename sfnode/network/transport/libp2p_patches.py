@@ -108,13 +108,10 @@ def _silence() -> None:
 class _NoAutoConnector:
     """Replaces the auto-connector: never dials, remembers nothing."""
 
-    async def start(self) -> None:
+    async def start(self, *_nursery: trio.Nursery) -> None:
         await trio.lowlevel.checkpoint()
 
-    stop = start
-
-    async def run_background_task(self, _nursery: trio.Nursery) -> None:
-        await trio.lowlevel.checkpoint()
+    run_background_task = stop = start
 
     def record_disconnect(self, _peer: object) -> None:
         """Ignore the peer."""

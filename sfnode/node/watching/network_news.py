@@ -46,16 +46,14 @@ class NetworkNews:
         self._latest.append(News(time=time.time(), text=text, is_bad=is_bad))
 
     def tell_of_peer(self, event: Event) -> None:
-        match event:
-            case PeerJoined():
-                self._reporter.event("peer_joined", f"peer {self._label(event.peer)} joined", peer=event.peer)
-                self._remember(f"peer {self._label(event.peer)} joined", is_bad=False)
-            case PeerLeft():
-                text = f"peer {self._label(event.peer)} left: {event.reason}"
-                self._reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
-                self._remember(f"peer {self._label(event.peer)} left: {event.reason}", is_bad=True)
-            case _:
-                pass
+        if isinstance(event, PeerJoined):
+            text = f"peer {self._label(event.peer)} joined"
+            self._reporter.event("peer_joined", text, peer=event.peer)
+            self._remember(text, is_bad=False)
+        elif isinstance(event, PeerLeft):
+            text = f"peer {self._label(event.peer)} left: {event.reason}"
+            self._reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
+            self._remember(text, is_bad=True)
 
     def look(self, network: Network, memory: MemoryState) -> None:
         # Why an address cannot be reached, each reason once while it lasts.

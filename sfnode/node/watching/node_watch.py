@@ -53,13 +53,12 @@ class StatusDetails:
 
     def hear(self, event: Event, node: Node) -> None:
         self._news.tell_of_peer(event)
-        match event:
-            case PeerLeft():
-                self._equal.pop(event.peer, None)
-            case MessageArrived(message=Head(root=root)) if root == node.replica.ledger.root():
+        if isinstance(event, PeerLeft):
+            self._equal.pop(event.peer, None)
+        elif isinstance(event, MessageArrived):
+            head = event.message
+            if isinstance(head, Head) and head.root == node.replica.ledger.root():
                 self._equal[event.peer] = (trio.current_time(), statistics.own_updates(node))
-            case _:
-                pass
 
     def look(self, status: Status, node: Node, network: Network, trainer: Trainer | None, names: Names) -> StatusDetail:
         """Return the details that belong to ``status``; take in the trainer's new evaluations."""
