@@ -26,7 +26,8 @@ from sfnode.children.child_program import Program
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
 from sfnode.network.policy.addresses import parse_address
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError

@@ -15,7 +15,8 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import FilePart, FileRequest
 from sfnode.model_files.pieces import PieceList
 from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, FindFile, ServedRun
 from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import Host

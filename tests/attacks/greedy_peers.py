@@ -45,7 +45,8 @@ from protocol.wire import (
 )
 from sfnode.network.network_config import Timings
 from sfnode.network.policy.addresses import parse_address, peer_of_author
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link

@@ -13,8 +13,8 @@ from protocol.limits import MODEL_PIECE_BYTES
 from protocol.wire import FileRequest, PeerId
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.sessions.bandwidth_limit import Pace
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Pace, Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Wanted
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, ServedRun
 from sfnode.node.piece_fetcher import PieceFetcher

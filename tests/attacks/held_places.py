@@ -11,7 +11,8 @@ import trio
 from protocol.errors import Reject
 from protocol.wire import Ping
 from sfnode.network.network_config import Timings
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError

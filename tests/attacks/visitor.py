@@ -17,7 +17,8 @@ from protocol.framing import frame
 from protocol.wire import Message, Ping, Pong, encode
 from sfnode.network.network_config import Timings
 from sfnode.network.policy.addresses import parse_address
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError

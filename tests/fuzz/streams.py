@@ -28,7 +28,8 @@ from protocol.wire import (
 )
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, Wanted
 from sfnode.network.sessions.file_server import serve_files
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, exchange_hello, own_hello

@@ -32,7 +32,8 @@ from protocol.wire import Message, PeerAddress, PeerId, Peers, Records, SpansReq
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_address, peer_of_author
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_server import ServedRun
 from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host

@@ -27,7 +27,8 @@ from protocol.run.manifest import Manifest
 from protocol.wire import Hello, Ping, Pong, Records
 from sfnode.network.network_config import Timings
 from sfnode.network.policy.addresses import parse_address
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError

@@ -20,7 +20,8 @@ from sfnode.network.policy import ip_groups
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import Address, parse_address
 from sfnode.network.policy.ip_groups import ip_group_of
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from tests.support.daemons import free_ports
 from tests.support.network_nodes import CALM, LOOPBACK, RUN_ID, Node, network, record, running_host, start, until

@@ -21,7 +21,8 @@ from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import Address, peer_of_author
 from sfnode.network.reports import DialReport
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.host import Host

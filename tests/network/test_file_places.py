@@ -14,7 +14,8 @@ from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequ
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.ip_groups import Origins
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.file_server import FILES_PROTOCOL
 from sfnode.network.sessions.handshake import FULL, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello

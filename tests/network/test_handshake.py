@@ -17,7 +17,8 @@ from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Pin
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import parse_address, parse_bootstrap
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.handshake import exchange_hello, from_our_side, mismatch
 from sfnode.network.transport.link import Link

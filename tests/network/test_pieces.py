@@ -16,8 +16,8 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import Bye, FilePart, FileRequest, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.sessions.bandwidth_limit import Pace
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Pace, Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, Wanted
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileSource, ServedRun
 from sfnode.network.sessions.handshake import FULL, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello

@@ -10,7 +10,8 @@ from protocol.framing import frame
 from protocol.limits import PART_BYTES_MAX
 from protocol.wire import FileRequest, PeerId, encode
 from sfnode.network.network_config import Timings
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_server import serve_files
 from sfnode.network.transport.link import Link
 from tests.support.network_nodes import Memory

@@ -1,4 +1,6 @@
-"""The limit in bytes a second on what a node sends to its peers, serves or fetches."""
+"""What a node sends and receives: the count of bytes, and the limit on bytes a second (--max-upload)."""
+
+from dataclasses import dataclass, field
 
 import trio
 
@@ -26,3 +28,19 @@ class Pace:
         if wait_s > 0:
             await trio.sleep(wait_s)
         return wait_s
+
+
+@dataclass(slots=True, kw_only=True)
+class Traffic:
+    """Counts bytes and frames of the wire protocol (payload and length prefix), without Noise, yamux and TCP."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    frames_in: int = 0
+    frames_out: int = 0
+    upload_bytes_per_s: float = 0.0  # limit of the upload; 0: none
+    pace: Pace = field(init=False, compare=False)
+    file_pace: Pace = field(init=False, compare=False)  # half of it: files never delay a hello or an update
+
+    def __post_init__(self) -> None:
+        self.pace, self.file_pace = Pace(self.upload_bytes_per_s), Pace(self.upload_bytes_per_s / 2)

@@ -1,6 +1,4 @@
-"""Messages over one link: frames, codec, the deadline of a write, and the count of bytes."""
-
-from dataclasses import dataclass, field
+"""Messages over one link: frames, codec, and the deadline of a write."""
 
 import trio
 
@@ -9,24 +7,8 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Message, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.sessions.bandwidth_limit import Pace
+from sfnode.network.sessions.bandwidth_limit import Traffic
 from sfnode.network.transport import Link, LinkBrokenError
-
-
-@dataclass(slots=True, kw_only=True)
-class Traffic:
-    """Counts bytes and frames of the wire protocol (payload and length prefix), without Noise, yamux and TCP."""
-
-    bytes_in: int = 0
-    bytes_out: int = 0
-    frames_in: int = 0
-    frames_out: int = 0
-    upload_bytes_per_s: float = 0.0  # limit of the upload; 0: none
-    pace: Pace = field(init=False, compare=False)
-    file_pace: Pace = field(init=False, compare=False)  # half of it: files never delay a hello or an update
-
-    def __post_init__(self) -> None:
-        self.pace, self.file_pace = Pace(self.upload_bytes_per_s), Pace(self.upload_bytes_per_s / 2)
 
 
 class StalledError(LinkBrokenError):

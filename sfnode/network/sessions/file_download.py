@@ -19,8 +19,8 @@ from sfnode.network import bounds
 from sfnode.network.network_config import Timings
 from sfnode.network.policy import Address
 from sfnode.network.reports import DialReport
-from sfnode.network.sessions.bandwidth_limit import Pace
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.bandwidth_limit import Pace, Traffic
+from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.transport import DialError, Host, LinkBrokenError
 
