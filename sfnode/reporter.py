@@ -5,11 +5,13 @@ import json
 import logging
 import math
 import os
+import queue
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TextIO
+from contextlib import contextmanager, suppress
+from typing import TextIO, cast
 
 from protocol.errors import OperatorError
 from sfnode.storage import disk
@@ -18,6 +20,8 @@ _PATIENCE_S = 2.0  # shorter work needs no progress line
 _SCREEN_PAUSE_S = 0.5
 _LINE_PAUSE_S = 5.0
 _PLAIN_PAUSE_S = 30.0  # between progress lines that stay: in a file, a pipe, a journal
+_UNREAD_MAX = 10_000  # lines that wait for a reader
+_LAST_LINES_S = 2.0  # for a reader to take what is left at the end
 
 
 class Reporter:
@@ -116,11 +120,73 @@ class Reporter:
         encoding = self._stream.encoding or "utf-8"  # None for a stream in memory, which takes all characters
         shown = text.encode(encoding, "backslashreplace").decode(encoding)
         try:
-            print(shown, end=end, file=self._stream, flush=True)
+            self._stream.write(shown + end)
+            self._stream.flush()
         except OSError as error:  # the disk is full, or the reader of our output is gone
             abandon(self._stream)
             self._stream = io.StringIO()  # nobody reads what is printed on the way out
             raise cannot_write(error) from None
+
+
+class _UnhurriedStream(io.TextIOBase):
+    """Passes text on to an open file in a thread, whose write may take for ever. Beyond `_UNREAD_MAX` lines it is lost.
+
+    The thread writes to the descriptor: the interpreter waits at its end for the lock of a buffered file.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._file = stream, stream.fileno()
+        self._waiting: queue.Queue[str | None] = queue.Queue(_UNREAD_MAX)
+        self._error: OSError | None = None
+        self.writer = threading.Thread(target=self._write_waiting, name="output", daemon=True)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def fileno(self) -> int:
+        return self._file
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        """Pass text on. OSError: that of an earlier write."""
+        if self._error is not None:
+            raise self._error
+        with suppress(queue.Full):
+            self._waiting.put_nowait(text)
+        return len(text)
+
+    def end(self) -> None:
+        """Give a reader a moment to take what is left."""
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=_LAST_LINES_S)
+            self.writer.join(_LAST_LINES_S)
+
+    def _write_waiting(self) -> None:
+        while self._error is None and (text := self._waiting.get()) is not None:
+            unwritten = text.encode(self.encoding)
+            try:
+                while unwritten:
+                    unwritten = unwritten[os.write(self._file, unwritten) :]
+            except OSError as error:
+                self._error = error
+
+
+@contextmanager
+def unhurried(stream: TextIO) -> Iterator[TextIO]:
+    """Yield a stream that keeps nobody waiting, however slowly ``stream`` is read: a terminal may be stopped."""
+    try:
+        apart = _UnhurriedStream(stream)
+    except (OSError, ValueError):  # it is in memory, or closed
+        yield stream
+        return
+    apart.writer.start()
+    try:
+        yield cast(TextIO, apart)
+    finally:
+        apart.end()
 
 
 @contextmanager

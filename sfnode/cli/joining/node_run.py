@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 from pathlib import Path
 from types import TracebackType
 
@@ -17,7 +18,7 @@ from sfnode.event_log import LEVELS, show_log
 from sfnode.extras import check_can_add_noise, check_can_serve_page, check_can_train
 from sfnode.network import Address
 from sfnode.node import Daemon, prepare
-from sfnode.reporter import Reporter, counted
+from sfnode.reporter import Reporter, counted, unhurried
 from sfnode.run import (
     JoinOptions,
     RunAddress,
@@ -67,14 +68,15 @@ class Life:
 def run_node(options: JoinOptions, given: frozenset[str], log_level: str, *, is_json: bool, is_verbose: bool) -> None:
     """Run a node until it is stopped; ``given``: the typed settings, which override the remembered ones."""
     level = LEVELS[log_level]
-    reporter = Reporter(is_json=is_json, level=level, is_verbose=is_verbose)
-    show_log(reporter, level)
     life = Life()
-    try:
-        with life:
-            trio.run(_run_until_stopped, options, given, reporter, life)
-    finally:
-        reporter.finish()  # so that an error begins on a new line
+    with unhurried(sys.stdout) as output:
+        reporter = Reporter(is_json=is_json, stream=output, level=level, is_verbose=is_verbose)
+        show_log(reporter, level)
+        try:
+            with life:
+                trio.run(_run_until_stopped, options, given, reporter, life)
+        finally:
+            reporter.finish()  # so that an error begins on a new line
 
 
 async def _run_until_stopped(options: JoinOptions, given: frozenset[str], reporter: Reporter, life: Life) -> None:
