@@ -18,7 +18,7 @@ from operator import itemgetter
 
 from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, hashing
-from protocol.ledger.records_on_disk import Checks, ReadBack, Slot, group_of, records_of, slots_in
+from protocol.ledger.archived_records import Checks, ReadBack, Slot, group_of, records_of, slots_in
 from protocol.wire import AuthorHoldings
 
 INNER_DIGEST_BYTES = 16

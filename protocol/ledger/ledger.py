@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from protocol import limits
 from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, hashing
 from protocol.errors import Ignore, IgnoreReason
+from protocol.ledger.archived_records import Archive, Slot, step_of
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.records_on_disk import Archive, Slot, step_of
 from protocol.ledger.roster import Roster
 from protocol.ledger.slot_table import SlotTable
 from protocol.ledger.statements import Statement

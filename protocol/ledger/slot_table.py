@@ -7,9 +7,9 @@ from operator import itemgetter
 
 from protocol import limits
 from protocol.crypto import Author, Digest, hashing
+from protocol.ledger.archived_records import Archive, ReadBack, Slot, records_of
 from protocol.ledger.digest_buckets import Bucket, Span, holdings_in, payload_hash
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.records_on_disk import Archive, ReadBack, Slot, records_of
 from protocol.wire import AuthorHoldings
 
 _STEPS_AT_ONCE = 16  # of all authors: what is read back of a span of 1,000 authors takes 3 MB

@@ -6,8 +6,8 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from protocol.crypto import SIGNATURE_BYTES, hashing
+from protocol.ledger.archived_records import ReadBack, Slot
 from protocol.ledger.digest_buckets import Bucket
-from protocol.ledger.records_on_disk import ReadBack, Slot
 from tests.properties.plain_model import bucket_digest
 from tests.support.ledgers import MemoryArchive, seal, signer
 from tests.support.manifests import small_manifest

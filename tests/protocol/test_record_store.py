@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from protocol import limits
 from protocol.crypto.hashing import Author
 from protocol.errors import Ignore, StorageDamagedError
+from protocol.ledger.archived_records import slots_in
 from protocol.ledger.digest_buckets import bitmap_of
 from protocol.ledger.ledger import Accepted, Ledger, Voided
-from protocol.ledger.records_on_disk import slots_in
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
 from sfnode.storage.stored_records import replay, replay_statements

@@ -127,15 +127,15 @@ class MemoryArchive:
             self.slots.setdefault((record[:32], int.from_bytes(record[32:36], "big")), []).append(record)
 
     def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
-        """As of :class:`protocol.ledger.records_on_disk.Archive`."""
+        """As of :class:`protocol.ledger.archived_records.Archive`."""
         found = [record for step in steps for record in self.slots.get((author, step), ())]
         self.read_back += len(found)
         return found
 
     def read_all(self, author: Author) -> Iterator[bytes]:
-        """As of :class:`protocol.ledger.records_on_disk.Archive`."""
+        """As of :class:`protocol.ledger.archived_records.Archive`."""
         yield from self.read(author, sorted(step for held, step in list(self.slots) if held == author))
 
     def damage(self, detail: str) -> StorageDamagedError:
-        """As of :class:`protocol.ledger.records_on_disk.Archive`."""
+        """As of :class:`protocol.ledger.archived_records.Archive`."""
         return StorageDamagedError(f"the archive is damaged ({detail})")
