@@ -118,7 +118,7 @@ class StoredRecords:
     # --- archive: what a ledger need not keep in memory ---------------------------------------------------
 
     def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
-        """Return an author's records of these ascending steps; see :class:`protocol.ledger.archived_records.Archive`."""
+        """Return an author's records of these ascending steps; see `protocol.ledger.Archive`."""
         if not steps:
             return []
         wanted = [step.to_bytes(4, "big") for step in steps]
