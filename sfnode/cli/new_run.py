@@ -88,7 +88,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     if options.dense_batch_rows:
         move_to("auto", described.model)
-    with counting("making a basis from some of the data", "examples") as report:
+    with counting("making a basis from some of the data", "forward passes") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
     if options.wants_basis and found is None:
         why = why_no_basis(described.data)

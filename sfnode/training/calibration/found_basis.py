@@ -26,7 +26,7 @@ from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
-from sfnode.training.calibration.learning_rate import suited_rate
+from sfnode.training.calibration.learning_rate import Trial, passes_of, suited_rate
 from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
@@ -102,10 +102,9 @@ def calibrate(
     moving = moving_tensors(writers_of(shared, tensors), has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    done, total = len(drawn), len(drawn) + 4 * len(examples)  # the passes that try the rate take three times as long
-    look = look_at(
-        shared, moving, replace(data, examples=tuple(examples)), lambda more, _: on_progress(done + more, total)
-    )
+    data, done = replace(data, examples=tuple(examples)), len(drawn)
+    total = done + len(examples) + passes_of(data)
+    look = look_at(shared, moving, data, lambda more, _: on_progress(done + more, total))
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
     core_rows_max = _SHORT_CORE_ROWS if is_short else _CORE_ROWS
@@ -132,7 +131,9 @@ def calibrate(
     rate = RATE / max(gradients.curvature(), _TINY) / size
     if data.judge is not None:
         rate *= _SHORT_SHARE if is_short else _LONG_SHARE
-    rate, share, rows = suited_rate(shared, moving, content, replace(data, examples=tuple(examples)), rate, size)
+    done += len(examples)
+    trial = Trial(shared, moving, content, data, lambda more, planned: on_progress(done + more, done + planned))
+    rate, share = suited_rate(trial, rate, size)
     noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
@@ -142,7 +143,7 @@ def calibrate(
         tensors=moving,
         settings=settings,
         learning_rate=rate,
-        rows=len(look.example) + rows,
+        rows=len(look.example) + trial.rows,
         drawn=tuple(drawn),
     )
 

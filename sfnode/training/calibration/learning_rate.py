@@ -1,6 +1,6 @@
 """Find the learning rate that suits a basis and its model, by trying steps on some examples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -21,12 +21,76 @@ _TRIAL_STEPS = 6  # as long as those of very many rows
 _RISE_MAX = 0.25  # of a part's loss at first, from one of these steps to the next: parts differ by chance
 
 
-def suited_rate(
-    shared: SharedModel, tensors: Sequence[TensorSpec], content: BasisContent, data: TaskData, rate: float, size: float
-) -> tuple[float, float, int]:
-    """Return the rate that suits the model, its share of what noise alone would allow, and the rows passed forward.
+class Trial:
+    """Passes examples forward at a core of a basis, to find a rate. It counts the rows, and tells of progress.
 
-    ``rate``: in theory.
+    ``on_progress``: called with the examples that are done, and with those of which the caller knows so far.
+    """
+
+    def __init__(
+        self,
+        shared: SharedModel,
+        tensors: Sequence[TensorSpec],
+        content: BasisContent,
+        data: TaskData,
+        on_progress: Callable[[int, int], None],
+    ) -> None:
+        self.data, self.rows, self.planned = data, 0, 0
+        self._shared, self._tensors, self._on_progress, self._done = shared, tensors, on_progress, 0
+        self._u_Hr, *self._v = (
+            torch.from_numpy(entries).to(shared.device, shared.dtype) * 2.0**exp
+            for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
+        )
+        self._u = perturbed.with_spare_row(self._u_Hr)
+
+    def plan(self, examples: int) -> None:
+        """Say that at least so many examples are still to come."""
+        self.planned = self._done + examples
+
+    def passed(self, part: Sequence[Example], core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
+        """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
+        shared, words, columns = self._shared, self.data.label_tokens, self._u_Hr.to(self._shared.loss_dtype)
+        names = [tensor.name for tensor in self._tensors]
+        terms = {
+            tensor.name: dense_term(tensor, self._u, *at)
+            for tensor, *at in zip(self._tensors, self._v, core, strict=False)
+        }
+        heard = []
+        for examples in chunks_of(part, EVALUATION_TOKENS):
+            heard.append(hear(shared, names, terms, batch_of(self.data, examples, 1, shared.device), words, columns))
+            self.rows += sum(example.rows for example in examples)
+            self._done += len(examples)
+            self._on_progress(self._done, self.planned)
+        gradient = [
+            sum(((each.d.T @ (each.inputs[place] @ side).to(each.d.dtype)) for each in heard), torch.zeros(()))
+            for place, side in enumerate(self._v)
+        ]
+        return sum(float(each.loss.sum()) for each in heard) / len(part), [each / len(part) for each in gradient]
+
+
+def passes_of(data: TaskData) -> int:
+    """Return how many passes of an example it takes to find a rate, if it need not be halved."""
+    parts, steps, _ = _steps_of(data)
+    return sum(map(len, parts)) + 2 * len(parts[0]) + _passes_of_steps(parts, steps)
+
+
+def _passes_of_steps(parts: Sequence[Sequence[Example]], steps: int) -> int:
+    return sum(len(parts[step % len(parts)]) for step in range(1, steps + 1))
+
+
+def _steps_of(data: TaskData) -> tuple[list[tuple[Example, ...]], int, float]:
+    """Return the parts of the examples, the steps that are tried on them, and their length in whole steps."""
+    count = min(_PARTS_MAX, -(-len(data.examples) // _PART_EXAMPLES))
+    parts = [data.examples[part::count] for part in range(count)]
+    if data.judge is not None:  # a model's own answers are likely already, so their loss says little
+        return parts[:1], 1, 0.5
+    return parts, _TRIAL_STEPS, 1.0
+
+
+def suited_rate(trial: Trial, rate: float, size: float) -> tuple[float, float]:
+    """Return the rate that suits the model, and its share of what noise alone would allow.
+
+    ``rate``: in theory. ``size``: of the stream for which gradients are measured.
 
     Later layers add to a move or undo a part of it: small steps down and up the gradient of some examples show how much
     of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
@@ -34,43 +98,23 @@ def suited_rate(
     part of the examples, and looked at on the next part: on the same part the loss falls even where a run diverges.
     Where rows that look alike have a few of K labels, it bends up to K / 2 times more than in theory.
     """
-    count, rows = min(_PARTS_MAX, -(-len(data.examples) // _PART_EXAMPLES)), 0
-    parts, steps, share = [data.examples[part::count] for part in range(count)], _TRIAL_STEPS, 1.0
-    if data.judge is not None:  # a model's own answers are likely already, so their loss says little
-        parts, steps, share = parts[:1], 1, 0.5
-    u_Hr, *v = (
-        torch.from_numpy(entries).to(shared.device, shared.dtype) * 2.0**exp
-        for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
-    )
-    u, names = perturbed.with_spare_row(u_Hr), [tensor.name for tensor in tensors]
-
-    def passed(part: Sequence[Example], core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
-        """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
-        nonlocal rows
-        rows += sum(example.rows for example in part)
-        terms = {tensor.name: dense_term(tensor, u, *at) for tensor, *at in zip(tensors, v, core, strict=False)}
-        batches = (batch_of(data, examples, 1, shared.device) for examples in chunks_of(part, EVALUATION_TOKENS))
-        heard = [hear(shared, names, terms, batch, data.label_tokens, u_Hr.to(shared.loss_dtype)) for batch in batches]
-        gradient = [
-            sum(((each.d.T @ (each.inputs[place] @ side).to(each.d.dtype)) for each in heard), torch.zeros(()))
-            for place, side in enumerate(v)
-        ]
-        return sum(float(each.loss.sum()) for each in heard) / len(part), [each / len(part) for each in gradient]
+    parts, steps, share = _steps_of(trial.data)
 
     def is_stable(rate: float) -> bool:
         core, gradient, lowest = [torch.zeros_like(each) for each in down], down, 1.0
         for step in range(1, steps + 1):
             core = [at - share * rate * slope for at, slope in zip(core, gradient, strict=True)]
-            loss, gradient = passed(parts[step % len(parts)], core)
+            loss, gradient = trial.passed(parts[step % len(parts)], core)
             loss /= max(first[step % len(parts)], _TINY)
             if not loss < min(1.0, lowest + _RISE_MAX):  # nor a number
                 return False
             lowest = min(lowest, loss)
         return True
 
-    first, (down, *_) = zip(*(passed(part, ()) for part in parts), strict=True)
+    trial.plan(passes_of(trial.data))
+    first, (down, *_) = zip(*(trial.passed(part, ()) for part in parts), strict=True)
     small = _SMALL / max(sum(float(each.square().sum()) for each in down) / size, _TINY)
-    up, under = (passed(parts[0], [sign * small * each for each in down])[0] for sign in (1, -1))
+    up, under = (trial.passed(parts[0], [sign * small * each for each in down])[0] for sign in (1, -1))
     fall = (up - under) / 2
     rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])
     kept = 1.0
@@ -78,4 +122,5 @@ def suited_rate(
         if is_stable(kept * rate):
             break
         kept /= 2
-    return kept * rate, kept, rows
+        trial.plan(_passes_of_steps(parts, steps))
+    return kept * rate, kept
