@@ -16,6 +16,7 @@ from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untruste
 from sfnode.network import Address, bounds, policy
 from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
+_SHOWN = 24  # characters of a text that is no string: it may be a key or an invitation, from the wrong file
 NODES_MAX = 4  # in a join string: each makes its QR code larger, and one that answers is enough
 _INVITATION_BYTES_MAX = 97
 
@@ -46,9 +47,13 @@ class RunAddress:
         return f"{SCHEME}{self.run_id.hex()}@{nodes}" if self.run_id is not None and nodes else nodes
 
     @property
-    def is_public(self) -> bool:
-        """Return whether one of the nodes can be dialled from other networks."""
-        return any(not node.is_inside for node in self.nodes)
+    def bounds(self) -> str:
+        """Return from where alone the nodes can be dialled, and what to do about it; empty: from anywhere."""
+        if any(not node.is_inside for node in self.nodes):
+            return ""
+        if all(node.is_loopback for node in self.nodes):
+            return "on this machine (--listen /ip4/0.0.0.0/tcp/4001 lets others dial the node)"
+        return "on your own network (--announce names an address for all others)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +169,9 @@ def _parsed(text: str) -> RunAddress:
     if is_wrapped(text):
         return _content_of(text)
     if not text.startswith((SCHEME, "/")):
+        shown = repr(text) if len(text) <= _SHOWN else f"{text[: _SHOWN // 4]!r}..."
         raise OperatorError(
-            f"{text[:100]!r} is not a string to join. Take the one that the run's owner has sent you, from {SCHEME} to "
+            f"{shown} is not a string to join. Take the one that the run's owner has sent you, from {SCHEME} to "
             "its end: `sfnode join -` asks for it"
         )
     if not text.startswith(SCHEME):
