@@ -115,7 +115,7 @@ def task_texts(options: TaskOptions) -> TaskTexts:
         )
     if len(words) < 2 or len({"", *words}) <= len(words):
         what = f"--labels {','.join(words)!r}: give two or more different words, none of them empty"
-        raise OperatorError(f'{what}, such as " no, yes"')
+        raise OperatorError(f'{what}, with commas between them, such as " no, yes"')
     if {word.strip()[0] for word in words} <= {*"\"'["}:
         raise OperatorError(
             f"--labels {','.join(words)}: leave brackets and quotes out, which would belong to the words"
