@@ -115,6 +115,12 @@ class RunOptions:
         if (rate := self.method.learning_rate) is not None:
             most = manifest_builder.DENSE_RATE_MAX if self.wants_basis else manifest_builder.RATE_MAX
             manifest_builder.checked_rate(rate, most)
+        unfit = self.method.core is CoreKind.DENSE or self.rows % self.method.directions
+        if self.wants_basis and self.reward.rule_text is None and self.rows > DIRECTIONS_MAX and unfit:
+            raise OperatorError(
+                f"--batch-rows {self.rows}: a message with a dense core stands for at most {DIRECTIONS_MAX} rows: give "
+                f"as many or fewer. More are for random directions (--plain), a multiple of {self.method.directions}"
+            )
         return {} if self.settings is None else manifest_builder.read_toml(self.settings)
 
     @property

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from protocol.errors import OperatorError
-from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
+from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, DIRECTIONS_MAX, RANK_MAX
 from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
@@ -146,6 +146,17 @@ def calibrate(
         rows=len(look.example) + trial.rows,
         drawn=tuple(drawn),
     )
+
+
+def why_no_basis(data: TaskData, batch_rows: int) -> str:
+    """Return in words why `calibrate` finds none for messages of ``batch_rows``, or must not be asked for one."""
+    if (count := len(data.examples)) < EXAMPLES_MIN:
+        return f"too few examples to make a basis from: {count}, where {EXAMPLES_MIN} are needed"
+    if batch_rows > DIRECTIONS_MAX:
+        return f"no basis can be made for over {DIRECTIONS_MAX} rows a step (--batch-rows {batch_rows})"
+    if (labels := len(data.label_tokens)) > RANK_MAX + 1:
+        return f"no basis can be made for over {RANK_MAX + 1} label words: here are {labels}"
+    return "no basis can be made for this model: its layers are not known, or too many for a message"
 
 
 def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
