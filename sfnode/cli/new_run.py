@@ -59,11 +59,10 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     made: an option is wrong.
     """
     check_can_train()
-    from sfnode.api.local_model import finish_run  # imports torch
-    from sfnode.training.calibration import why_no_basis
+    from sfnode.api.local_model import finish_run, why_no_basis  # imports torch
     from sfnode.training.described_model import describe_run
     from sfnode.training.devices import move_to
-    from sfnode.training.model.loading import positions_of
+    from sfnode.training.model import loading
     from sfnode.training.shared_model import SharedModel
 
     data = "" if options.data.is_private else options.data.data or ""
@@ -83,7 +82,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if task.kind is TaskKind.REWARD:
         _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
-    _warn_of_examples(task, described.data, positions_of(folder.path))
+    _warn_of_examples(task, described.data, loading.positions_of(folder.path))
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     if options.dense_batch_rows and os.path.lexists(basis_out):
@@ -131,10 +130,8 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     if copy.exists() and copy.samefile(path):
         raise OperatorError(f"{copy} is your --data, and a copy of its rows would get that name: choose another --out")
     if os.path.lexists(copy) and not (copy.is_file() and copy.read_bytes() == lines):
-        raise OperatorError(
-            f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node "
-            "reads. Remove it, or choose another --out"
-        )
+        what = f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node"
+        raise OperatorError(f"{what} reads. Remove it, or choose another --out")
     if not copy.exists():
         disk.write_new(copy, [lines])
     return replace(options, data=replace(options.data, data=str(copy)))

@@ -40,11 +40,6 @@ class TaskOptions:
         "the model can take]",
     )
 
-    @property
-    def says_what(self) -> bool:
-        """Return whether any option names a task."""
-        return not (self.task is None and self.template is None and self.completion is None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:

@@ -334,7 +334,8 @@ def test_init__more_rows_or_label_words_than_a_basis_has_room_for__says_that_dir
     rows: int, labels_max: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It made a run that learns far less, and only the line `method` said how; then it gave three reasons for one."""
-    monkeypatch.setattr("sfnode.training.calibration.found_basis.RANK_MAX", labels_max)
+    for module in ("training.calibration.found_basis", "api.local_model"):
+        monkeypatch.setattr(f"sfnode.{module}.RANK_MAX", labels_max)
     data, out = some_reviews(tmp_path, 32), tmp_path / "a.run"
     outcome = call("init", *DEMO, "--data", data, "--batch-rows", rows, "--out", out)
     assert outcome.code == 0, outcome

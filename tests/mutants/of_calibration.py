@@ -89,7 +89,7 @@ BASES = (
     Mutant(
         name="rate-tried-for-one-step",
         breaks="a run of many labels leaps to and fro, further with each step",
-        edits=(Edit(_RATE, "_steps_of", "_TRIAL_STEPS, 1.0\n", "1, 1.0\n"),),
+        edits=(Edit(_RATE, "_steps_of", "_TRIAL_STEPS, 1.0)", "1, 1.0)"),),
         detector=Tests(
             (_DENSE_BASIS + "test_calibrate__rows_alike_with_two_of_many_labels__steps_do_not_leap_to_and_fro",)
         ),
@@ -101,8 +101,8 @@ BASES = (
             Edit(
                 _RATE,
                 "suited_rate",
-                "loss, gradient = trial.passed(parts[step % len(parts)]",
-                "loss, gradient = trial.passed(parts[0]",
+                "loss, gradient = passed(parts[step % len(parts)]",
+                "loss, gradient = passed(parts[0]",
             ),
         ),
         detector=Tests((_DENSE_BASIS + "test_calibrate__steps_that_teach_what_the_next_rows_deny__rate_is_halved",)),

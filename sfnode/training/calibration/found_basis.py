@@ -13,7 +13,7 @@ that are drawn. The examples' own labels choose nothing but the rate: by how muc
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,12 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from protocol.errors import OperatorError
-from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, DIRECTIONS_MAX, RANK_MAX
+from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
-from sfnode.training.calibration.learning_rate import Trial, passes_of, suited_rate
+from sfnode.training.calibration.learning_rate import Progress, suited_rate, trial_passes
 from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
@@ -56,8 +56,6 @@ _LENGTH_MAX = 1.4  # of a message, in medians: what the most lopsided rows need
 _TINY = 1e-12
 
 Drawn = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
-# Called with the examples that are done, and how many there are
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +100,9 @@ def calibrate(
     moving = moving_tensors(writers_of(shared, tensors), has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    data, done = replace(data, examples=tuple(examples)), len(drawn)
-    total = done + len(examples) + passes_of(data)
-    look = look_at(shared, moving, data, lambda more, _: on_progress(done + more, total))
+    data, looked = replace(data, examples=tuple(examples)), len(drawn) + len(examples)
+    total = looked + trial_passes(data)
+    look = look_at(shared, moving, data, lambda more, _: on_progress(len(drawn) + more, total))
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
     core_rows_max = _SHORT_CORE_ROWS if is_short else _CORE_ROWS
@@ -131,9 +129,9 @@ def calibrate(
     rate = RATE / max(gradients.curvature(), _TINY) / size
     if data.judge is not None:
         rate *= _SHORT_SHARE if is_short else _LONG_SHARE
-    done += len(examples)
-    trial = Trial(shared, moving, content, data, lambda more, planned: on_progress(done + more, done + planned))
-    rate, share = suited_rate(trial, rate, size)
+    rate, share, rows = suited_rate(
+        shared, moving, content, data, (rate, size), lambda more, all_: on_progress(looked + more, looked + all_)
+    )
     noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
@@ -143,20 +141,9 @@ def calibrate(
         tensors=moving,
         settings=settings,
         learning_rate=rate,
-        rows=len(look.example) + trial.rows,
+        rows=len(look.example) + rows,
         drawn=tuple(drawn),
     )
-
-
-def why_no_basis(data: TaskData, batch_rows: int) -> str:
-    """Return in words why `calibrate` finds none for messages of ``batch_rows``, or must not be asked for one."""
-    if (count := len(data.examples)) < EXAMPLES_MIN:
-        return f"too few examples to make a basis from: {count}, where {EXAMPLES_MIN} are needed"
-    if batch_rows > DIRECTIONS_MAX:
-        return f"no basis can be made for over {DIRECTIONS_MAX} rows a step (--batch-rows {batch_rows})"
-    if (labels := len(data.label_tokens)) > RANK_MAX + 1:
-        return f"no basis can be made for over {RANK_MAX + 1} label words: here are {labels}"
-    return "no basis can be made for this model: its layers are not known, or too many for a message"
 
 
 def spread_out(examples: Sequence[Example], most: int) -> list[Example]:

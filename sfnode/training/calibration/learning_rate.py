@@ -12,6 +12,9 @@ from sfnode.training.model import perturbed
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, batch_of, chunks_of
 
+Tensors = Sequence[TensorSpec]
+Theory = tuple[float, float]
+Progress = Callable[[int, int], None]  # called with the examples that are done, and how many there are
 _ARRIVES = (0.2, 2.0)  # least and largest share of a move that later layers leave
 _SMALL = 0.05  # nats by which a small step lowers the loss, if all of it arrives
 _HALVINGS_MAX = 8
@@ -21,76 +24,26 @@ _TRIAL_STEPS = 6  # as long as those of very many rows
 _RISE_MAX = 0.25  # of a part's loss at first, from one of these steps to the next: parts differ by chance
 
 
-class Trial:
-    """Passes examples forward at a core of a basis, to find a rate. It counts the rows, and tells of progress.
-
-    ``on_progress``: called with the examples that are done, and with those of which the caller knows so far.
-    """
-
-    def __init__(
-        self,
-        shared: SharedModel,
-        tensors: Sequence[TensorSpec],
-        content: BasisContent,
-        data: TaskData,
-        on_progress: Callable[[int, int], None],
-    ) -> None:
-        self.data, self.rows, self.planned = data, 0, 0
-        self._shared, self._tensors, self._on_progress, self._done = shared, tensors, on_progress, 0
-        self._u_Hr, *self._v = (
-            torch.from_numpy(entries).to(shared.device, shared.dtype) * 2.0**exp
-            for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
-        )
-        self._u = perturbed.with_spare_row(self._u_Hr)
-
-    def plan(self, examples: int) -> None:
-        """Say that at least so many examples are still to come."""
-        self.planned = self._done + examples
-
-    def passed(self, part: Sequence[Example], core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
-        """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
-        shared, words, columns = self._shared, self.data.label_tokens, self._u_Hr.to(self._shared.loss_dtype)
-        names = [tensor.name for tensor in self._tensors]
-        terms = {
-            tensor.name: dense_term(tensor, self._u, *at)
-            for tensor, *at in zip(self._tensors, self._v, core, strict=False)
-        }
-        heard = []
-        for examples in chunks_of(part, EVALUATION_TOKENS):
-            heard.append(hear(shared, names, terms, batch_of(self.data, examples, 1, shared.device), words, columns))
-            self.rows += sum(example.rows for example in examples)
-            self._done += len(examples)
-            self._on_progress(self._done, self.planned)
-        gradient = [
-            sum(((each.d.T @ (each.inputs[place] @ side).to(each.d.dtype)) for each in heard), torch.zeros(()))
-            for place, side in enumerate(self._v)
-        ]
-        return sum(float(each.loss.sum()) for each in heard) / len(part), [each / len(part) for each in gradient]
-
-
-def passes_of(data: TaskData) -> int:
+def trial_passes(data: TaskData) -> int:
     """Return how many passes of an example it takes to find a rate, if it need not be halved."""
     parts, steps, _ = _steps_of(data)
-    return sum(map(len, parts)) + 2 * len(parts[0]) + _passes_of_steps(parts, steps)
-
-
-def _passes_of_steps(parts: Sequence[Sequence[Example]], steps: int) -> int:
-    return sum(len(parts[step % len(parts)]) for step in range(1, steps + 1))
+    return sum(map(len, parts)) + (2 + steps) * len(parts[0])
 
 
 def _steps_of(data: TaskData) -> tuple[list[tuple[Example, ...]], int, float]:
-    """Return the parts of the examples, the steps that are tried on them, and their length in whole steps."""
+    """Return the parts of the examples, the steps that are tried on them, and the length of each in whole ones."""
     count = min(_PARTS_MAX, -(-len(data.examples) // _PART_EXAMPLES))
     parts = [data.examples[part::count] for part in range(count)]
-    if data.judge is not None:  # a model's own answers are likely already, so their loss says little
-        return parts[:1], 1, 0.5
-    return parts, _TRIAL_STEPS, 1.0
+    # A model's own answers are likely already, so their loss says little
+    return (parts, _TRIAL_STEPS, 1.0) if data.judge is None else (parts[:1], 1, 0.5)
 
 
-def suited_rate(trial: Trial, rate: float, size: float) -> tuple[float, float]:
-    """Return the rate that suits the model, and its share of what noise alone would allow.
+def suited_rate(
+    shared: SharedModel, tensors: Tensors, content: BasisContent, data: TaskData, theory: Theory, on_progress: Progress
+) -> tuple[float, float, int]:
+    """Return the rate that suits the model, its share of what noise alone would allow, and the rows passed forward.
 
-    ``rate``: in theory. ``size``: of the stream for which gradients are measured.
+    ``theory``: the rate by it, and the size of the stream for which gradients are measured.
 
     Later layers add to a move or undo a part of it: small steps down and up the gradient of some examples show how much
     of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
@@ -98,23 +51,42 @@ def suited_rate(trial: Trial, rate: float, size: float) -> tuple[float, float]:
     part of the examples, and looked at on the next part: on the same part the loss falls even where a run diverges.
     Where rows that look alike have a few of K labels, it bends up to K / 2 times more than in theory.
     """
-    parts, steps, share = _steps_of(trial.data)
+    (rate, size), (parts, steps, share) = theory, _steps_of(data)
+    rows, done, planned = 0, 0, trial_passes(data)
+    u_Hr, *v = (
+        torch.from_numpy(entries).to(shared.device, shared.dtype) * 2.0**exp
+        for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
+    )
+    u, names = perturbed.with_spare_row(u_Hr), [tensor.name for tensor in tensors]
+
+    def passed(part: Sequence[Example], core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
+        """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
+        nonlocal rows, done
+        terms = {tensor.name: dense_term(tensor, u, *at) for tensor, *at in zip(tensors, v, core, strict=False)}
+        batches = (batch_of(data, examples, 1, shared.device) for examples in chunks_of(part, EVALUATION_TOKENS))
+        heard = [hear(shared, names, terms, batch, data.label_tokens, u_Hr.to(shared.loss_dtype)) for batch in batches]
+        rows, done = rows + sum(example.rows for example in part), done + len(part)
+        on_progress(done, planned)
+        gradient = [
+            sum(((each.d.T @ (each.inputs[place] @ side).to(each.d.dtype)) for each in heard), torch.zeros(()))
+            for place, side in enumerate(v)
+        ]
+        return sum(float(each.loss.sum()) for each in heard) / len(part), [each / len(part) for each in gradient]
 
     def is_stable(rate: float) -> bool:
         core, gradient, lowest = [torch.zeros_like(each) for each in down], down, 1.0
         for step in range(1, steps + 1):
             core = [at - share * rate * slope for at, slope in zip(core, gradient, strict=True)]
-            loss, gradient = trial.passed(parts[step % len(parts)], core)
+            loss, gradient = passed(parts[step % len(parts)], core)
             loss /= max(first[step % len(parts)], _TINY)
             if not loss < min(1.0, lowest + _RISE_MAX):  # nor a number
                 return False
             lowest = min(lowest, loss)
         return True
 
-    trial.plan(passes_of(trial.data))
-    first, (down, *_) = zip(*(trial.passed(part, ()) for part in parts), strict=True)
+    first, (down, *_) = zip(*(passed(part, ()) for part in parts), strict=True)
     small = _SMALL / max(sum(float(each.square().sum()) for each in down) / size, _TINY)
-    up, under = (trial.passed(parts[0], [sign * small * each for each in down])[0] for sign in (1, -1))
+    up, under = (passed(parts[0], [sign * small * each for each in down])[0] for sign in (1, -1))
     fall = (up - under) / 2
     rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])
     kept = 1.0
@@ -122,5 +94,5 @@ def suited_rate(trial: Trial, rate: float, size: float) -> tuple[float, float]:
         if is_stable(kept * rate):
             break
         kept /= 2
-        trial.plan(_passes_of_steps(parts, steps))
-    return kept * rate, kept
+        planned = done + steps * len(parts[0])
+    return kept * rate, kept, rows
