@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.limits import DIRECTIONS_MAX, RANK_MAX
 from protocol.run import CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
@@ -56,26 +55,25 @@ def finish_run(
         option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
         why = "needs --data, the loss as objective, no --settings or --plain, and no option on how directions are drawn"
         if options.wants_basis:
-            why = why_no_basis(data, options.rows)
+            why = why_no_basis(data, options)
         raise OperatorError(f"{option}: {why}. Leave it out to take what there can be")
     elif options.wants_basis and (rate := options.method.learning_rate) is not None:
         raise OperatorError(
             f"--learning-rate {rate:g} is one for a dense core, which this run cannot have: "
-            f"{why_no_basis(data, options.rows)}. "
+            f"{why_no_basis(data, options)}. "
             "Leave it out, or add --core canonical and a rate for random directions, such as 0.0003"
         )
     return LocalRun(signed=draft.signed(), basis=basis), found
 
 
-def why_no_basis(data: TaskData, batch_rows: int) -> str:
-    """Return in words why no basis is found for messages of ``batch_rows``, or must not be asked for one."""
+def why_no_basis(data: TaskData, options: RunOptions) -> str:
+    """Return in words why no basis is found for a run that wants one, or must not be asked for one."""
     if (count := len(data.examples)) < (least := calibration.EXAMPLES_MIN):
         return f"too few examples to make a basis from: {count}, where {least} are needed"
-    if batch_rows > DIRECTIONS_MAX:
-        return f"no basis can be made for over {DIRECTIONS_MAX} rows a step (--batch-rows {batch_rows})"
-    if (labels := len(data.label_tokens)) > RANK_MAX + 1:
-        return f"no basis can be made for over {RANK_MAX + 1} label words: here are {labels}"
-    return "no basis can be made for this model: its layers are not known, or too many for a message"
+    if not options.dense_batch_rows:
+        return f"no basis can be made for over 256 rows a step (--batch-rows {options.rows})"
+    labels = f" (here are {len(data.label_tokens)})" if data.label_tokens else ""
+    return f"no basis can be made for over 129 label words{labels}, or for layers that are not known"
 
 
 class LocalModel:

@@ -92,7 +92,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     with counting("making a basis from some of the data", "forward passes") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
     if options.wants_basis and found is None:
-        why = why_no_basis(described.data, options.rows)
+        why = why_no_basis(described.data, options)
         click.echo(f"Warning: {why}: the run measures slopes along random directions, as with --plain", err=True)
     if options.settings is not None and options.data.data is not None:  # the settings may have texts of their own
         row_files.checked_texts(example_files.locate(options.data.data), TaskTemplate(made.signed.manifest.task))

@@ -328,14 +328,16 @@ def test_init__no_rate_was_found__says_so_and_names_no_option_that_nobody_typed(
 
 @pytest.mark.parametrize(
     ("rows", "labels_max", "why"),
-    [(16, 0, "over 1 label words: here are 2"), (264, 128, "over 256 rows a step (--batch-rows 264)")],
+    [
+        (16, 0, "over 129 label words (here are 2), or for layers that are not known"),
+        (264, 128, "over 256 rows a step (--batch-rows 264)"),
+    ],
 )
 def test_init__more_rows_or_label_words_than_a_basis_has_room_for__says_that_directions_are_drawn(
     rows: int, labels_max: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It made a run that learns far less, and only the line `method` said how; then it gave three reasons for one."""
-    for module in ("training.calibration.found_basis", "api.local_model"):
-        monkeypatch.setattr(f"sfnode.{module}.RANK_MAX", labels_max)
+    monkeypatch.setattr("sfnode.training.calibration.found_basis.RANK_MAX", labels_max)
     data, out = some_reviews(tmp_path, 32), tmp_path / "a.run"
     outcome = call("init", *DEMO, "--data", data, "--batch-rows", rows, "--out", out)
     assert outcome.code == 0, outcome
