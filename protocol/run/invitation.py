@@ -58,7 +58,7 @@ def read_invitation(text: str) -> Invitation:
     is_whole = found is not None and base64.urlsafe_b64encode(found.packed).decode("ascii") == body
     if found is None or not is_whole or not text.strip().startswith(_TOKEN_PREFIX):
         raise OperatorError(
-            f"--invite {text[:24]!r}: not a whole invitation. Copy all that `sfnode run invite` printed in one line, "
-            f"from {_TOKEN_PREFIX!r} on"
+            "--invite: not a whole invitation. Copy all that `sfnode run invite` printed in one line, from "
+            f"{_TOKEN_PREFIX!r} on, or name a file that holds it: --invite @FILE"
         )
     return found

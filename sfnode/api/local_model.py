@@ -53,24 +53,27 @@ def finish_run(
         )
     elif options.method.core is CoreKind.DENSE or options.method.bits:
         option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
-        raise OperatorError(
-            f"{option}: needs --data with at least {calibration.EXAMPLES_MIN} examples, the loss as objective, layers "
-            "known to write to the residual stream, at most 256 rows in a step and 129 label words, and no option on "
-            "how directions are drawn. Leave it out to take what there can be"
-        )
+        why = "needs --data, the loss as objective, no --settings or --plain, and no option on how directions are drawn"
+        if options.wants_basis:
+            why = why_no_basis(data, options)
+        raise OperatorError(f"{option}: {why}. Leave it out to take what there can be")
     elif options.wants_basis and (rate := options.method.learning_rate) is not None:
         raise OperatorError(
-            f"--learning-rate {rate:g} is one for a dense core, which this run cannot have: {why_no_basis(data)}. "
+            f"--learning-rate {rate:g} is one for a dense core, which this run cannot have: "
+            f"{why_no_basis(data, options)}. "
             "Leave it out, or add --core canonical and a rate for random directions, such as 0.0003"
         )
     return LocalRun(signed=draft.signed(), basis=basis), found
 
 
-def why_no_basis(data: TaskData) -> str:
-    """Return in words why no basis could be made from ``data`` for a run that wants one."""
+def why_no_basis(data: TaskData, options: RunOptions) -> str:
+    """Return in words why no basis is found for a run that wants one, or must not be asked for one."""
     if (count := len(data.examples)) < (least := calibration.EXAMPLES_MIN):
         return f"too few examples to make a basis from: {count}, where {least} are needed"
-    return "no basis can be made for over 256 rows a step, over 129 label words, or unknown layers"
+    if not options.dense_batch_rows:
+        return f"no basis can be made for over 256 rows a step (--batch-rows {options.rows})"
+    labels = f" (here are {len(data.label_tokens)})" if data.label_tokens else ""
+    return f"no basis can be made for over 129 label words{labels}, or for layers that are not known"
 
 
 class LocalModel:

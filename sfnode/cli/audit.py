@@ -110,21 +110,14 @@ def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: 
             signed.manifest, signer, case.envelope, case.nearest or (), case.tolerance
         )
         path = out / f"{case.envelope.author.hex()[:16]}-{case.envelope.step}.audit"
-        if _is_report(signed, path):
-            disk.write_durably(path, data)  # replaces the report of an earlier audit
-        else:
+        try:
+            audit_report.decode_report_untrusted(signed.manifest, disk.read_bytes(path, "the audit report"))
+        except (OperatorError, Reject):
             disk.write_new(path, [data])
+        else:
+            disk.write_durably(path, data)  # replaces the report of an earlier audit
         reports.append(report)
     return reports
-
-
-def _is_report(signed: SignedManifest, path: Path) -> bool:
-    """Return whether the file at ``path`` is an audit report of this run."""
-    try:
-        audit_report.decode_report_untrusted(signed.manifest, disk.read_bytes(path, "the audit report"))
-    except (OperatorError, Reject):
-        return False
-    return True
 
 
 def _say(manifest: Manifest, cases: list[AuditCase], reports: list[AuditReport]) -> None:

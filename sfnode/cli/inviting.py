@@ -62,6 +62,8 @@ def strings_for(
 ) -> list[str]:
     """Return a string to join for each invitation; empty where no node is known. Raises OperatorError."""
     address = _address(manifest, options.at, data_dir)
+    if address is not None and address.bounds:
+        click.echo(f"Note: the string works {address.bounds}", err=True)
     if address is None:
         if options.svg is not None or options.is_qr:
             raise OperatorError(

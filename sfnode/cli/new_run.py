@@ -62,6 +62,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     from sfnode.api.local_model import finish_run, why_no_basis  # imports torch
     from sfnode.training.described_model import describe_run
     from sfnode.training.devices import move_to
+    from sfnode.training.model import loading
     from sfnode.training.shared_model import SharedModel
 
     data = "" if options.data.is_private else options.data.data or ""
@@ -81,17 +82,17 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if task.kind is TaskKind.REWARD:
         _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
-    _warn_of_examples(task, described.data)
+    _warn_of_examples(task, described.data, loading.positions_of(folder.path))
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     if options.dense_batch_rows and os.path.lexists(basis_out):
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     if options.dense_batch_rows:
         move_to("auto", described.model)
-    with counting("making a basis from some of the data", "examples") as report:
+    with counting("making a basis from some of the data", "forward passes") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
     if options.wants_basis and found is None:
-        why = why_no_basis(described.data)
+        why = why_no_basis(described.data, options)
         click.echo(f"Warning: {why}: the run measures slopes along random directions, as with --plain", err=True)
     if options.settings is not None and options.data.data is not None:  # the settings may have texts of their own
         row_files.checked_texts(example_files.locate(options.data.data), TaskTemplate(made.signed.manifest.task))
@@ -129,17 +130,15 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     if copy.exists() and copy.samefile(path):
         raise OperatorError(f"{copy} is your --data, and a copy of its rows would get that name: choose another --out")
     if os.path.lexists(copy) and not (copy.is_file() and copy.read_bytes() == lines):
-        raise OperatorError(
-            f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node "
-            "reads. Remove it, or choose another --out"
-        )
+        what = f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node"
+        raise OperatorError(f"{what} reads. Remove it, or choose another --out")
     if not copy.exists():
         disk.write_new(copy, [lines])
     return replace(options, data=replace(options.data, data=str(copy)))
 
 
-def _warn_of_examples(task: TaskSpec, data: "TaskData") -> None:
-    """Warn where examples lack a label, or have prompts that are cut.
+def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -> None:
+    """Warn where examples lack a label, or have prompts that are cut. ``positions``: tokens that the model takes.
 
     These lose their beginning: in a chat, that is where the user's words begin.
     """
@@ -153,7 +152,9 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData") -> None:
         click.echo(printable(f"Warning: {text}"), err=True)
     if cut := sum(each.is_cut for each in examples):
         text = f"{cut} of {len(examples)} prompts are cut to {room} tokens and lose their beginning"
-        click.echo(f"Warning: {text}: give --max-tokens {2 * task.max_tokens}, or leave these prompts out", err=True)
+        tokens = min(2 * task.max_tokens, positions or 2 * task.max_tokens)
+        more = f"give --max-tokens {tokens}" if tokens > task.max_tokens else "the model takes no more: shorten them"
+        click.echo(f"Warning: {text}: {more}, or leave these prompts out", err=True)
 
 
 def _say_start(found: "FoundBasis") -> None:

@@ -148,7 +148,11 @@ def _from_file(key: str, value: object, path: Path) -> object:
     is_path = str(value).startswith(".") if key == _MODEL else _is_file(key, str(value))
     if is_path and not str(value).startswith(("/", "~")):
         raise OperatorError(f"{where} = {value!r}: from which folder? Write the whole path, from / on")
-    return converted(key, value, where)
+    taken = converted(key, value, where)
+    if key == BOOTSTRAP and run_address.parse_run_addresses(values).invitation:
+        what = f"{where}: the string to join holds an invitation, which no file keeps. Take this line out, and give the"
+        raise OperatorError(f"{what} string to `{pasteable('sfnode join - --data-dir', path.parent)}`, which uses it")
+    return taken
 
 
 def check_key(key: str, where: str) -> str:

@@ -119,10 +119,14 @@ def testnet(
     if is_members and not (options.data.is_private and eval_data):
         raise OperatorError("--members compares parts of --private-data on --eval-data: give both")
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
-    _check_empty(folder)
+    with disk.os_errors(f"use --dir {folder}"):
+        held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if held:
+        raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
     if options.steps is None and options.reward.rule_text is None:
         options = replace(options, steps=demo.STEPS)
-    if not options.task.says_what and options.reward.rule_text is None:
+    said = (options.task.task, options.task.template, options.task.completion, options.reward.rule_text)
+    if said == (None,) * len(said):
         options = replace(options, task=replace(options.task, task=_TASK))
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(
@@ -158,14 +162,6 @@ def testnet(
     else:
         _print_result(result, Quality.of(signed.manifest.task))
     _check(result, folder, points_min)
-
-
-def _check_empty(folder: Path) -> None:
-    """Refuse a folder that is not empty, for the network could overwrite its files. Raises OperatorError."""
-    with disk.os_errors(f"use --dir {folder}"):
-        held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    if held:
-        raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
 
 
 def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path, ...]:

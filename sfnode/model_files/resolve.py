@@ -70,7 +70,7 @@ def _local(reference: str) -> ModelFolder | None:
     if os.path.isdir(path) or (os.path.isfile(path) and path.suffix == files.GGUF):  # False for too long a name
         return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
     if os.path.isfile(path):
-        raise OperatorError(f"model {reference!r}: a file, which is no GGUF: give its folder, {path.parent}")
+        raise OperatorError(f"model {reference!r}: a file, which is no GGUF: give the model's folder")
     if page := _PAGE.match(reference):
         raise OperatorError(f"model {reference!r}: the address of a page: give the model's id alone, {page[1]}")
     if reference.startswith((".", "/", "~")) or os.path.exists(path) or reference.count("/") != 1:

@@ -19,6 +19,7 @@ ROW_CHARACTERS_MAX = 1 << 20  # of a row's texts: a tokenizer takes some 800 byt
 WORD_FIELD = "label as text"  # in rows that `init` makes, where a number alone could be a word; no name in a template
 _WHOLE = re.compile(r"([+-]?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
 _BROKEN = re.compile(r"[+-]?[0-9]*\.[0-9]*[1-9][0-9]*")
+_WORDS_SHOWN = 8  # label words
 
 Row = Mapping[str, object]
 
@@ -171,8 +172,9 @@ class TaskTemplate:
             wanted = f"a number of 0 ... {len(words) - 1}, counted from 0, nor one of the words"
             if not self.counts_from_0:  # words that are numbers
                 wanted = "one of the words, and does not count them from 0, since some are numbers:"
-            shown = _shown(", ".join(word.strip() for word in words))
-            raise OperatorError(f"{where}: label {_shown(value)} is not {wanted} {shown}")
+            shown = ", ".join(_shown(word.strip()) for word in words[:_WORDS_SHOWN])
+            more = ", ..." if len(words) > _WORDS_SHOWN else ""
+            raise OperatorError(f"{where}: label {_shown(value)} is not {wanted} {shown}{more}")
         return value
 
     def _value(self, row: Row, name: str, where: str) -> object:

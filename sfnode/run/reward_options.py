@@ -87,10 +87,8 @@ class RewardOptions:
             return max(_ANSWERS // samples, 1) * samples
         if asked % samples:
             near = max(asked // samples, 1) * samples
-            raise OperatorError(
-                f"--batch-rows {asked}: counts answers, {samples} to each prompt: give a multiple of {samples}, such "
-                f"as {near}, or another --samples"
-            )
+            what = f"--batch-rows {asked}: counts answers, {samples} to each prompt: give a multiple of {samples}, such"
+            raise OperatorError(f"{what} as {near}, or another --samples")
         return asked
 
 

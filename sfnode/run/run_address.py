@@ -16,6 +16,7 @@ from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untruste
 from sfnode.network import Address, bounds, policy
 from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
+_SHOWN = 24  # characters of a text that is no string: it may be a key or an invitation, from the wrong file
 NODES_MAX = 4  # in a join string: each makes its QR code larger, and one that answers is enough
 _INVITATION_BYTES_MAX = 97
 
@@ -46,9 +47,13 @@ class RunAddress:
         return f"{SCHEME}{self.run_id.hex()}@{nodes}" if self.run_id is not None and nodes else nodes
 
     @property
-    def is_public(self) -> bool:
-        """Return whether one of the nodes can be dialled from other networks."""
-        return any(not node.is_inside for node in self.nodes)
+    def bounds(self) -> str:
+        """Return from where alone the nodes can be dialled, and what to do about it; empty: from anywhere."""
+        if any(not node.is_inside for node in self.nodes):
+            return ""
+        if all(node.is_loopback for node in self.nodes):
+            return "on this machine (--listen /ip4/0.0.0.0/tcp/4001 lets others dial the node)"
+        return "on your own network (--announce names an address for all others)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +129,8 @@ def combined(found: Sequence[RunAddress]) -> RunAddress:
     """Return one address with all nodes, and with what the first join string says. OperatorError for two runs."""
     run_ids = sorted({each.run_id for each in found if each.run_id is not None})
     if len(run_ids) > 1:
-        raise OperatorError(
-            f"the addresses are of two runs, {run_ids[0].hex()[:16]} and {run_ids[1].hex()[:16]}: a node is in one of "
-            "them. Leave the other out"
-        )
+        what = f"the addresses are of two runs, {run_ids[0].hex()[:16]} and {run_ids[1].hex()[:16]}: a node is in one"
+        raise OperatorError(f"{what} of them. Leave the other out")
     longest = next((each for each in found if each.run_model), RunAddress())
     nodes = tuple(node for each in found for node in each.nodes)
     return replace(longest, run_id=next(iter(run_ids), None), nodes=nodes)
@@ -164,10 +167,9 @@ def _parsed(text: str) -> RunAddress:
     if is_wrapped(text):
         return _content_of(text)
     if not text.startswith((SCHEME, "/")):
-        raise OperatorError(
-            f"{text[:100]!r} is not a string to join. Take the one that the run's owner has sent you, from {SCHEME} to "
-            "its end: `sfnode join -` asks for it"
-        )
+        shown = repr(text) if len(text) <= _SHOWN else f"{text[: _SHOWN // 4]!r}..."
+        what = f"{shown} is not a string to join. Take the one that the run's owner has sent you, from {SCHEME} to its"
+        raise OperatorError(f"{what} end: `sfnode join -` asks for it")
     if not text.startswith(SCHEME):
         return RunAddress(nodes=(policy.parse_bootstrap(text),))
     run_id, _, nodes = text.removeprefix(SCHEME).partition("@")

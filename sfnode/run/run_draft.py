@@ -95,7 +95,11 @@ class RunOptions:
             return self.reward.batch_rows(self.batch_rows)
         if unfit := [name for name, value in self.reward.others.items() if value is not None]:
             raise OperatorError(f"{unfit[0]}: is for runs with --reward, such as exact:{{answer}}: add that")
-        return self.batch_rows or _ROWS
+        rows, number = self.batch_rows or _ROWS, self.method.directions
+        if rows > DIRECTIONS_MAX and self.wants_basis and (self.method.core is CoreKind.DENSE or rows % number):
+            what = f"--batch-rows {rows}: a dense core takes at most {DIRECTIONS_MAX} rows: give as many or fewer"
+            raise OperatorError(f"{what}. More are for random directions (--plain), and a multiple of {number}")
+        return rows
 
     @property
     def dense_batch_rows(self) -> int:

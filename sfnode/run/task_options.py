@@ -40,11 +40,6 @@ class TaskOptions:
         "the model can take]",
     )
 
-    @property
-    def says_what(self) -> bool:
-        """Return whether any option names a task."""
-        return not (self.task is None and self.template is None and self.completion is None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
@@ -115,7 +110,7 @@ def task_texts(options: TaskOptions) -> TaskTexts:
         )
     if len(words) < 2 or len({"", *words}) <= len(words):
         what = f"--labels {','.join(words)!r}: give two or more different words, none of them empty"
-        raise OperatorError(f'{what}, such as " no, yes"')
+        raise OperatorError(f'{what}, with commas between them, such as " no, yes"')
     if {word.strip()[0] for word in words} <= {*"\"'["}:
         raise OperatorError(
             f"--labels {','.join(words)}: leave brackets and quotes out, which would belong to the words"

@@ -29,17 +29,9 @@ class KeyFile:
         """Return the 32-byte secret seed; raises as `signer`."""
         path = self.path
         if not path.exists():
-            raise OperatorError(f"no identity at {path}: `{pasteable('sfnode id new --out', path)}` makes one")
-        text = _read_secret(path).strip()
-        try:
-            seed = bytes.fromhex(text.decode("ascii"))
-        except ValueError:
-            seed = b""
-        if len(seed) != KEY_BYTES:
-            raise OperatorError(
-                f"{path} is not an identity: it must hold 64 hexadecimal digits. Restore it from a backup"
-            )
-        return seed
+            made = f"`{pasteable('sfnode id new --out', path)}` makes a new one, of another author"
+            raise OperatorError(f"no identity at {path}: name the key file that you have; {made}")
+        return _read_secret(path)
 
     def made_seed(self) -> bytes:
         """Return the seed; if there is no such file, store a new random seed durably first, mode 0600."""
@@ -59,10 +51,8 @@ class KeyFile:
         signer = KeyFile(key).signer()
         if self.path.exists():
             if (held := self.signer().author) != signer.author:
-                raise OperatorError(
-                    f"--key {key} is the key of {signer.author.hex()}, but this node is {held.hex()} ({self.path}). "
-                    "Leave --key out, or use another --data-dir"
-                )
+                what = f"--key {key} is the key of {signer.author.hex()}, but this node is {held.hex()} ({self.path})."
+                raise OperatorError(f"{what} Leave --key out, or use another --data-dir")
             return
         self.path.unlink(missing_ok=True)  # a broken link to an earlier place of the key
         self.path.symlink_to(key.resolve())
@@ -84,17 +74,19 @@ class KeyFile:
 
 
 def _read_secret(path: Path) -> bytes:
-    """Return the content of a file that only this user can read and has written. OperatorError."""
+    """Return the seed in a file that only this user can read and has written. OperatorError."""
     with opened_file(path, "the identity") as file, os_errors(f"read the identity {path}"):
         held, data = os.fstat(file.fileno()), file.read(_FILE_BYTES_MAX)
+    try:
+        seed = bytes.fromhex(data.strip().decode("ascii"))
+    except ValueError:
+        seed = b""
+    if len(seed) != KEY_BYTES:  # looked at first: another file is nobody's secret
+        raise OperatorError(f"{path} is not an identity: it must hold 64 hexadecimal digits. Restore it from a backup")
     if held.st_uid != os.geteuid():
-        raise OperatorError(
-            f"{path} belongs to another user of this machine, who may know the key in it. Choose another place and "
-            f"make a new key there; if the key is yours, copy it as yourself"
-        )
+        what = f"{path} belongs to another user of this machine, who may know the key in it. Choose another place and"
+        raise OperatorError(f"{what} make a new key there; if the key is yours, copy it as yourself")
     if held.st_mode & 0o077:
-        raise OperatorError(
-            f"other users can read the key in {path}: {pasteable('chmod 600', path)}. If one of "
-            "them may have done so, make a new one"
-        )
-    return data
+        what = f"other users can read the key in {path}: {pasteable('chmod 600', path)}. If one of them may have done"
+        raise OperatorError(f"{what} so, make a new one")
+    return seed

@@ -339,11 +339,8 @@ def group_blocks(method: Method) -> Int64Array:
 def projected_gradients(method: Method, loss_G: torch.Tensor) -> list[float]:
     """Return g_d of all directions from the losses of the groups (SPEC 5.2)."""
     plus_D, other = loss_G[: method.directions], loss_G[method.directions :]
-    if method.sides == 2:
-        difference_D = (plus_D - other) / 2
-    else:
-        # one side: the directions of a block share its unperturbed rows
-        difference_D = plus_D - other.repeat_interleave(method.shares)
+    # One side: the directions of a block share its unperturbed rows
+    difference_D = (plus_D - other) / 2 if method.sides == 2 else plus_D - other.repeat_interleave(method.shares)
     result: list[float] = (difference_D * 2.0**-method.epsilon_exp).tolist()
     return result
 

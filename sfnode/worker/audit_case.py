@@ -84,11 +84,6 @@ class AuditCase:
         return not self.doubt and self.deviation > self.tolerance
 
     @property
-    def is_unclear(self) -> bool:
-        """Return whether more measurements may change the verdict."""
-        return self.is_open or self.is_vague
-
-    @property
     def is_vague(self) -> bool:
         """Return whether it agrees only within a tolerance that proves nothing, and a closer measurement is needed."""
         return not self.doubt and TOLERANCE_MIN < self.deviation <= self.tolerance and self.tolerance >= TOLERANCE_MAX

@@ -226,7 +226,8 @@ def _open(cases: Sequence[AuditCase]) -> list[AuditCase]:
 
 
 def _unclear(cases: Sequence[AuditCase]) -> list[AuditCase]:
-    return [case for case in cases if case.is_unclear]
+    """Return those whose verdict more measurements may change."""
+    return [case for case in cases if case.is_open or case.is_vague]
 
 
 def _doubt(cases: Sequence[AuditCase], reason: str) -> None:

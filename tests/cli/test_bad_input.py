@@ -236,6 +236,15 @@ def test_join__any_other_word__is_told_what_to_paste(word: str) -> None:
     assert_teaches(call("join", word), f"'{word}' is not a string to join", "from sfnode: to its end", "sfnode join -")
 
 
+def test_init__other_file_as_owner_key__is_not_taken_for_a_key_that_others_can_read(
+    run_file: Path, tmp_path: Path
+) -> None:
+    """It asked for `chmod 600 my.run`, and to make a new key."""
+    run_file.chmod(0o644)
+    outcome = call(*INIT, "--out", tmp_path / "new.run", "--owner-key", run_file)
+    assert_teaches(outcome, f"{run_file} is not an identity", "64 hexadecimal digits")
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [

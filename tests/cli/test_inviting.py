@@ -31,6 +31,7 @@ from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
 from tests.support.statuses import STATUS, changed
+from tests.support.tiny_models import write_reviews
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 NODE = parse_bootstrap(f"/ip4/203.0.113.7/tcp/4001/p2p/{PEER}")
@@ -43,6 +44,37 @@ def place(tmp_path: Path) -> Place:
 
 def invite(place: Place, *arguments: object) -> Outcome:
     return call("run", "invite", "--owner-key", place.key, "--run", place.run, *arguments)
+
+
+def test_join__key_file_in_place_of_a_string_or_invitation__its_secret_is_not_shown(
+    place: Place, tmp_path: Path
+) -> None:
+    """`join @my.key` printed the owner's whole secret key, and `--invite @my.key` a third of it."""
+    (key := tmp_path / "a.key").write_text(secret := "0123456789abcdef" * 4)
+    rows = write_reviews(tmp_path / "rows.jsonl")
+    join = ("join", "--run", place.run, "--data", rows, "--data-dir", tmp_path / "node")
+    for arguments in (("join", f"@{key}"), (*join, "--invite", f"@{key}"), (*join, "--invite", secret)):
+        outcome = call(*arguments)
+        assert outcome.code == 1 and "Error: " in outcome.stderr
+        assert secret[:10] not in outcome.stderr + outcome.stdout
+    assert_teaches(call(*join, "--invite", "my.invite"), "--invite: not a whole invitation", "--invite @FILE")
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("127.0.0.1", "on this machine (--listen"),
+        ("192.168.1.7", "on your own network (--announce"),
+        ("203.0.113.7", ""),
+    ],
+)
+def test_run_invite__node_that_not_all_can_dial__says_from_where_the_string_works(
+    host: str, said: str, place: Place
+) -> None:
+    """An owner sent strings with 127.0.0.1 in them, and nobody could join; nothing had said so."""
+    outcome = invite(place, "--at", str(NODE).replace("203.0.113.7", host))
+    assert outcome.code == 0 and outcome.stdout.startswith("sfnode:v1.")
+    assert said in outcome.stderr if said else outcome.stderr == ""
 
 
 def test_run_invite__node_is_named__each_string_joins_one_author(place: Place) -> None:

@@ -138,7 +138,7 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     assert decode_run_file(tmp_path / "a.run").manifest.method.is_dense == is_dense
     assert is_dense != (f"Warning: too few examples to make a basis from: {rows}, where" in outcome.stderr)
     asked = call("init", *DEMO, "--data", data, "--core", "dense", "--out", tmp_path / "b.run")
-    assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
+    assert (asked.code == 0) == is_dense and is_dense != ("--core dense: too few" in asked.stderr)
 
 
 def test_init__choices_that_are_equal__are_said_to_teach_nothing(tmp_path: Path) -> None:
@@ -201,10 +201,10 @@ def test_init__name_in_another_encoding__is_to_be_renamed(option: str, tmp_path:
 def test_init__long_texts__are_said_to_be_cut(tmp_path: Path) -> None:
     rows = [{"sentence": "good " * (1 + 999 * at), "label": at} for at in (0, 1)]
     (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    outcome = call("init", *DEMO, "--plain", "--max-tokens", "32", "--data", data, "--out", tmp_path / "a.run")
-    assert (
-        "Warning: 1 of 2 prompts are cut to 32 tokens and lose their beginning: give --max-tokens 64" in outcome.stderr
-    )
+    for tokens, advice in ((32, "give --max-tokens 64"), (64, "the model takes no more")):  # 128 would be refused
+        given = ("--plain", "--max-tokens", tokens, "--data", data, "--out", tmp_path / f"{tokens}.run")
+        said = f"Warning: 1 of 2 prompts are cut to {tokens} tokens and lose their beginning: {advice}"
+        assert said in call("init", *DEMO, *given).stderr
 
 
 def test_init__layers_that_cannot_be_trained__takes_a_line_for_all_of_a_kind(tmp_path: Path) -> None:
@@ -326,16 +326,32 @@ def test_init__no_rate_was_found__says_so_and_names_no_option_that_nobody_typed(
         assert "--learning-rate 6" not in outcome.stderr and not (tmp_path / "a.basis").exists()
 
 
-@pytest.mark.parametrize(("rows", "labels_max"), [(16, 0), (264, 128)])
+@pytest.mark.parametrize(
+    ("rows", "labels_max", "why"),
+    [
+        (16, 0, "over 129 label words (here are 2), or for layers that are not known"),
+        (264, 128, "over 256 rows a step (--batch-rows 264)"),
+    ],
+)
 def test_init__more_rows_or_label_words_than_a_basis_has_room_for__says_that_directions_are_drawn(
-    rows: int, labels_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: int, labels_max: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It made a run that learns far less, and only the line `method` said how."""
+    """It made a run that learns far less, and only the line `method` said how; then it gave three reasons for one."""
     monkeypatch.setattr("sfnode.training.calibration.found_basis.RANK_MAX", labels_max)
     data, out = some_reviews(tmp_path, 32), tmp_path / "a.run"
     outcome = call("init", *DEMO, "--data", data, "--batch-rows", rows, "--out", out)
     assert outcome.code == 0, outcome
-    assert "Warning: no basis can be made for over 256 rows a step, over 129 label words" in outcome.stderr
+    assert f"Warning: no basis can be made for {why}: the run measures slopes" in outcome.stderr
+
+
+@pytest.mark.parametrize("options", [("--batch-rows", 300), ("--batch-rows", 264, "--core", "dense")])
+def test_init__more_rows_than_a_dense_message_stands_for__is_refused_with_the_most_that_it_may_be(
+    options: tuple[object, ...], tmp_path: Path
+) -> None:
+    """It spoke of --directions and --shares, which nobody had typed, or listed all that a basis needs."""
+    outcome = call("init", *DEMO, "--data", some_reviews(tmp_path, 32), *options, "--out", tmp_path / "a.run")
+    assert_teaches(outcome, f"--batch-rows {options[1]}: ", "at most 256 rows", "as many or fewer", "multiple of 8")
+    assert not (tmp_path / "a.run").exists()
 
 
 @pytest.mark.parametrize(("count", "rows", "why"), [(4, 16, "basis from: 4, where 32"), (32, 264, "over 256 rows a")])

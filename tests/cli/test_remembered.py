@@ -31,6 +31,15 @@ PEER = "/ip4/203.0.113.7/tcp/4001/p2p/12D3KooWNtad85FCBXiYiRW4EpMg3ZCjyq2LoDG6qs
 LISTEN = "/ip4/0.0.0.0/tcp/4001"
 SIGNED = sign_manifest(small_manifest(), OWNER)
 NOTHING = JoinOptions(source=RunSource())
+JOIN_STRING = join_string(
+    RunAddress(
+        run_id=SIGNED.manifest.run_id,
+        nodes=(parse_bootstrap(PEER),),
+        invitation=new_invitation(small_manifest(admission="invite"), OWNER).text,
+        run_model="some/model",
+        run_data="private",
+    )
+)
 
 
 @pytest.fixture
@@ -160,6 +169,7 @@ def test_node_file__name_that_is_no_text__is_refused(directory: Path) -> None:
         ("trusted-proxy = ['here']", ("trusted-proxy: ", "here")),
         ("bootstrap = ['/ip4/203.0.113.7/tcp/4001']", ("bootstrap: ", "203.0.113.7")),
         ("bootstrap = ['sfnode:12@x']", ("bootstrap: ", "sfnode:RUN_ID@")),
+        (f"bootstrap = ['{JOIN_STRING}']", ("bootstrap: ", "an invitation", "sfnode join - --data-dir")),
         ("data = 'train.jsonl'", ("data = 'train.jsonl'", "whole path")),
         ("model = './model'", ("model = './model'", "whole path")),
         ("[network]\nlisten = []", ("'network'", "Known")),

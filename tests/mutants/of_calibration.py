@@ -89,7 +89,7 @@ BASES = (
     Mutant(
         name="rate-tried-for-one-step",
         breaks="a run of many labels leaps to and fro, further with each step",
-        edits=(Edit(_RATE, "suited_rate", "_TRIAL_STEPS, 1.0\n", "1, 1.0\n"),),
+        edits=(Edit(_RATE, "_steps_of", "_TRIAL_STEPS, 1.0)", "1, 1.0)"),),
         detector=Tests(
             (_DENSE_BASIS + "test_calibrate__rows_alike_with_two_of_many_labels__steps_do_not_leap_to_and_fro",)
         ),

@@ -285,3 +285,10 @@ def test_rows__book_on_one_line__is_refused_in_words(tmp_path: Path) -> None:
     (path := tmp_path / "book.txt").write_text("It was fine. " * 20_000)
     with pytest.raises(OperatorError, match="neither JSON nor a table"):
         [*row_files.rows_of(path, TEMPLATE)]
+
+
+def test_checked_texts__label_with_a_comma__is_shown_apart_from_the_words(tmp_path: Path) -> None:
+    """It read "label 'bad, good' is not ... one of the words 'bad, good'", which are two words."""
+    (path := tmp_path / "rows.csv").write_text('sentence,label\nfoo,"bad, good"\n')
+    with pytest.raises(OperatorError, match=r"label 'bad, good' is not .* words 'bad', 'good'$"):
+        row_files.checked_texts(path, TEMPLATE)

@@ -68,5 +68,5 @@ def test_address_for_others__several_addresses__are_those_that_reach_farthest(
 ) -> None:
     manifest = small_manifest()
     address = address_for_others(manifest, addresses, 7)
-    assert (address.nodes, address.is_public) == (given, is_public)
+    assert (address.nodes, address.bounds == "") == (given, is_public)
     assert str(address) == (f"sfnode:{manifest.run_id.hex()}@{given[0]}" if given else "")

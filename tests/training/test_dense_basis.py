@@ -187,6 +187,19 @@ def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.Monke
     assert usual.settings.noise_rows == 128 and halved.settings.noise_rows == 16
 
 
+def test_calibrate__rate_is_tried__progress_goes_on_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stood still at a quarter of the work, for minutes: the passes that try the rate did not count."""
+    monkeypatch.setattr("sfnode.training.calibration.learning_rate._RISE_MAX", -2)  # all tries fail
+    model, data, seen = tiny_llama(), some_words(), list[tuple[int, int]]()
+    found = calibrate(
+        SharedModel(model), trainable_tensors(model), data, 8, 8, lambda done, total: seen.append((done, total))
+    )
+    assert found is not None
+    assert seen == sorted(seen) and all(done <= total for done, total in seen)
+    assert seen[-1][0] == found.rows  # one row an example: each pass was seen
+    assert len({total for _, total in seen}) == 8  # each further try is added when it is needed
+
+
 def test_calibrate__rows_alike_with_two_of_many_labels__steps_do_not_leap_to_and_fro() -> None:
     """Counting words, ten labels: SmolLM2's loss rose from 2.6 to 4.8, though the first step had lowered it."""
     examples = tuple(Example(tokens=some_tokens(row % 4, 5 + row % 4), label=row // 4 % 2) for row in range(40))

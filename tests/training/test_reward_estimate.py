@@ -157,7 +157,8 @@ def test_calibrate__questions__makes_a_basis_from_the_models_own_answers() -> No
     bases, found = dense_bases(shared, data)
     told: list[tuple[int, int]] = []
     calibrate(shared, trainable_tensors(shared.model), data, 8, 8, lambda done, total: told.append((done, total)))
-    assert told[0] == (32, 80) and told[-1] == (80, 200) and told == sorted(told)  # about three times the 40 follow
+    assert told[0] == (32, 80) and (80, 240) in told and told == sorted(told)
+    assert told[-1] == (240, 240)
     assert found.rows == (1 + 4) * 40  # one half step is tried, where labels have six whole ones
     assert found.settings.core_rows > 1
     assert torch.isfinite(torch.tensor(found.learning_rate))

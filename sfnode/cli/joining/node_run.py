@@ -211,7 +211,7 @@ def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: D
     """Return lines that say how others join by this node; empty where they cannot dial it."""
     if not given.nodes:
         return []
-    where = "" if given.is_public else " on your own network (--announce names an address for all others)"
+    where = given.bounds and f" {given.bounds}"
     if manifest.admission.kind is AdmissionKind.INVITE:
         invite = pasteable("sfnode run invite --owner-key KEY --data-dir", data_dir)
         return [f"make a string for each who joins{where}: {invite}"]

@@ -88,10 +88,7 @@ class _Looking:
         shared = self._shared
         rows = batch_of(self._data, examples, 1, shared.device)
         tokens = rows.tokens.shape[1]
-        if isinstance(rows, RowBatch):
-            places_P = last_places(rows)
-        else:
-            places_P = rows.positions[self._chosen(rows)]
+        places_P = last_places(rows) if isinstance(rows, RowBatch) else rows.positions[self._chosen(rows)]
         ends: list[Tensor] = []
         context = shared.pass_context
         with ExitStack() as listening:

@@ -13,7 +13,7 @@ that are drawn. The examples' own labels choose nothing but the rate: by how muc
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
-from sfnode.training.calibration.learning_rate import suited_rate
+from sfnode.training.calibration.learning_rate import Progress, suited_rate, trial_passes
 from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
@@ -56,8 +56,6 @@ _LENGTH_MAX = 1.4  # of a message, in medians: what the most lopsided rows need
 _TINY = 1e-12
 
 Drawn = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
-# Called with the examples that are done, and how many there are
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +100,9 @@ def calibrate(
     moving = moving_tensors(writers_of(shared, tensors), has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    done, total = len(drawn), len(drawn) + 4 * len(examples)  # the passes that try the rate take three times as long
-    look = look_at(
-        shared, moving, replace(data, examples=tuple(examples)), lambda more, _: on_progress(done + more, total)
-    )
+    data, looked = replace(data, examples=tuple(examples)), len(drawn) + len(examples)
+    total = looked + trial_passes(data)
+    look = look_at(shared, moving, data, lambda more, _: on_progress(len(drawn) + more, total))
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
     core_rows_max = _SHORT_CORE_ROWS if is_short else _CORE_ROWS
@@ -132,7 +129,9 @@ def calibrate(
     rate = RATE / max(gradients.curvature(), _TINY) / size
     if data.judge is not None:
         rate *= _SHORT_SHARE if is_short else _LONG_SHARE
-    rate, share, rows = suited_rate(shared, moving, content, replace(data, examples=tuple(examples)), rate, size)
+    rate, share, rows = suited_rate(
+        shared, moving, content, data, (rate, size), lambda more, all_: on_progress(looked + more, looked + all_)
+    )
     noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows

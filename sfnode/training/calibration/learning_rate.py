@@ -1,6 +1,6 @@
 """Find the learning rate that suits a basis and its model, by trying steps on some examples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -12,6 +12,9 @@ from sfnode.training.model import perturbed
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, batch_of, chunks_of
 
+Tensors = Sequence[TensorSpec]
+Theory = tuple[float, float]
+Progress = Callable[[int, int], None]  # called with the examples that are done, and how many there are
 _ARRIVES = (0.2, 2.0)  # least and largest share of a move that later layers leave
 _SMALL = 0.05  # nats by which a small step lowers the loss, if all of it arrives
 _HALVINGS_MAX = 8
@@ -21,12 +24,26 @@ _TRIAL_STEPS = 6  # as long as those of very many rows
 _RISE_MAX = 0.25  # of a part's loss at first, from one of these steps to the next: parts differ by chance
 
 
+def trial_passes(data: TaskData) -> int:
+    """Return how many passes of an example it takes to find a rate, if it need not be halved."""
+    parts, steps, _ = _steps_of(data)
+    return sum(map(len, parts)) + (2 + steps) * len(parts[0])
+
+
+def _steps_of(data: TaskData) -> tuple[list[tuple[Example, ...]], int, float]:
+    """Return the parts of the examples, the steps that are tried on them, and the length of each in whole ones."""
+    count = min(_PARTS_MAX, -(-len(data.examples) // _PART_EXAMPLES))
+    parts = [data.examples[part::count] for part in range(count)]
+    # A model's own answers are likely already, so their loss says little
+    return (parts, _TRIAL_STEPS, 1.0) if data.judge is None else (parts[:1], 1, 0.5)
+
+
 def suited_rate(
-    shared: SharedModel, tensors: Sequence[TensorSpec], content: BasisContent, data: TaskData, rate: float, size: float
+    shared: SharedModel, tensors: Tensors, content: BasisContent, data: TaskData, theory: Theory, on_progress: Progress
 ) -> tuple[float, float, int]:
     """Return the rate that suits the model, its share of what noise alone would allow, and the rows passed forward.
 
-    ``rate``: in theory.
+    ``theory``: the rate by it, and the size of the stream for which gradients are measured.
 
     Later layers add to a move or undo a part of it: small steps down and up the gradient of some examples show how much
     of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
@@ -34,10 +51,8 @@ def suited_rate(
     part of the examples, and looked at on the next part: on the same part the loss falls even where a run diverges.
     Where rows that look alike have a few of K labels, it bends up to K / 2 times more than in theory.
     """
-    count, rows = min(_PARTS_MAX, -(-len(data.examples) // _PART_EXAMPLES)), 0
-    parts, steps, share = [data.examples[part::count] for part in range(count)], _TRIAL_STEPS, 1.0
-    if data.judge is not None:  # a model's own answers are likely already, so their loss says little
-        parts, steps, share = parts[:1], 1, 0.5
+    (rate, size), (parts, steps, share) = theory, _steps_of(data)
+    rows, done, planned = 0, 0, trial_passes(data)
     u_Hr, *v = (
         torch.from_numpy(entries).to(shared.device, shared.dtype) * 2.0**exp
         for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
@@ -46,11 +61,12 @@ def suited_rate(
 
     def passed(part: Sequence[Example], core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
         """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
-        nonlocal rows
-        rows += sum(example.rows for example in part)
+        nonlocal rows, done
         terms = {tensor.name: dense_term(tensor, u, *at) for tensor, *at in zip(tensors, v, core, strict=False)}
         batches = (batch_of(data, examples, 1, shared.device) for examples in chunks_of(part, EVALUATION_TOKENS))
         heard = [hear(shared, names, terms, batch, data.label_tokens, u_Hr.to(shared.loss_dtype)) for batch in batches]
+        rows, done = rows + sum(example.rows for example in part), done + len(part)
+        on_progress(done, planned)
         gradient = [
             sum(((each.d.T @ (each.inputs[place] @ side).to(each.d.dtype)) for each in heard), torch.zeros(()))
             for place, side in enumerate(v)
@@ -78,4 +94,5 @@ def suited_rate(
         if is_stable(kept * rate):
             break
         kept /= 2
+        planned = done + steps * len(parts[0])
     return kept * rate, kept, rows
