@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TextIO, cast
+from typing import TextIO
 
 from protocol.errors import OperatorError
 from sfnode.storage import disk
@@ -20,7 +20,7 @@ _PATIENCE_S = 2.0  # shorter work needs no progress line
 _SCREEN_PAUSE_S = 0.5
 _LINE_PAUSE_S = 5.0
 _PLAIN_PAUSE_S = 30.0  # between progress lines that stay: in a file, a pipe, a journal
-_UNREAD_MAX = 10_000  # lines that wait for a reader
+_UNREAD_MAX = 10_000  # lines that wait for a reader; further ones are lost
 _LAST_LINES_S = 2.0  # for a reader to take what is left at the end
 
 
@@ -45,6 +45,7 @@ class Reporter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream or sys.stdout
+        self._write: Callable[[str], None] = self._write_now
         self._is_json, self._is_verbose = is_json, is_verbose
         self._is_living = self._stream.isatty() and not is_json
         self._is_line_open = False
@@ -112,6 +113,45 @@ class Reporter:
             self._is_line_open = False
             self._print("")
 
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """Let a thread write within the block, so that nobody waits for a terminal that is stopped or a pipe not read.
+
+        It writes to the file itself: the interpreter would wait at its end for the lock of a buffered one.
+        """
+        try:
+            file = self._stream.fileno()
+        except (OSError, ValueError):  # it is in memory, or closed
+            yield
+            return
+        waiting: queue.Queue[bytes] = queue.Queue(_UNREAD_MAX)
+        failed: list[OSError] = []
+
+        def write_waiting() -> None:
+            while not failed and (unwritten := waiting.get()):
+                try:
+                    while unwritten:
+                        unwritten = unwritten[os.write(file, unwritten) :]
+                except OSError as error:
+                    failed.append(error)
+
+        def write(text: str) -> None:
+            if failed:
+                raise failed[0]
+            with suppress(queue.Full):
+                waiting.put_nowait(text.encode(self._stream.encoding))
+
+        writer = threading.Thread(target=write_waiting, name="output", daemon=True)
+        writer.start()
+        self._write = write
+        try:
+            yield
+        finally:
+            self._write = self._write_now
+            with suppress(queue.Full):
+                waiting.put(b"", timeout=_LAST_LINES_S)  # no line is empty
+                writer.join(_LAST_LINES_S)
+
     def _write_json(self, name: str, fields: Mapping[str, object]) -> None:
         line = {"event": name, "time": round(time.time(), 3), **fields}
         self._print(json.dumps(line))
@@ -120,73 +160,15 @@ class Reporter:
         encoding = self._stream.encoding or "utf-8"  # None for a stream in memory, which takes all characters
         shown = text.encode(encoding, "backslashreplace").decode(encoding)
         try:
-            self._stream.write(shown + end)
-            self._stream.flush()
+            self._write(shown + end)
         except OSError as error:  # the disk is full, or the reader of our output is gone
             abandon(self._stream)
-            self._stream = io.StringIO()  # nobody reads what is printed on the way out
+            self._stream, self._write = io.StringIO(), self._write_now  # nobody reads what is printed on the way out
             raise cannot_write(error) from None
 
-
-class _UnhurriedStream(io.TextIOBase):
-    """Passes text on to an open file in a thread, whose write may take for ever. Beyond `_UNREAD_MAX` lines it is lost.
-
-    The thread writes to the descriptor: the interpreter waits at its end for the lock of a buffered file.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._file = stream, stream.fileno()
-        self._waiting: queue.Queue[str | None] = queue.Queue(_UNREAD_MAX)
-        self._error: OSError | None = None
-        self.writer = threading.Thread(target=self._write_waiting, name="output", daemon=True)
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding
-
-    def fileno(self) -> int:
-        return self._file
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def write(self, text: str) -> int:
-        """Pass text on. OSError: that of an earlier write."""
-        if self._error is not None:
-            raise self._error
-        with suppress(queue.Full):
-            self._waiting.put_nowait(text)
-        return len(text)
-
-    def end(self) -> None:
-        """Give a reader a moment to take what is left."""
-        with suppress(queue.Full):
-            self._waiting.put(None, timeout=_LAST_LINES_S)
-            self.writer.join(_LAST_LINES_S)
-
-    def _write_waiting(self) -> None:
-        while self._error is None and (text := self._waiting.get()) is not None:
-            unwritten = text.encode(self.encoding)
-            try:
-                while unwritten:
-                    unwritten = unwritten[os.write(self._file, unwritten) :]
-            except OSError as error:
-                self._error = error
-
-
-@contextmanager
-def unhurried(stream: TextIO) -> Iterator[TextIO]:
-    """Yield a stream that keeps nobody waiting, however slowly ``stream`` is read: a terminal may be stopped."""
-    try:
-        apart = _UnhurriedStream(stream)
-    except (OSError, ValueError):  # it is in memory, or closed
-        yield stream
-        return
-    apart.writer.start()
-    try:
-        yield cast(TextIO, apart)
-    finally:
-        apart.end()
+    def _write_now(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
 
 
 @contextmanager

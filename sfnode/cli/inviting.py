@@ -1,11 +1,14 @@
-"""Invite: the strings that `sfnode run invite` prints, and its options; hand signed statements to a node."""
+"""Invite: the strings that `sfnode run invite` prints, its options and QR codes; hand signed statements to a node."""
 
+import io
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+import segno
 
 from protocol.errors import Ignore, OperatorError
 from protocol.ledger import Roster, Statement, StatementKind
@@ -16,7 +19,12 @@ from sfnode.cli.options import group_of_fields
 from sfnode.network import policy
 from sfnode.run import RunAddress, option_field, run_address
 from sfnode.status import read_status
-from sfnode.storage import DataDirectory, read_statements_file
+from sfnode.storage import DataDirectory, disk, read_statements_file
+
+_BORDER = 2  # modules; the standard asks for four, but phones read two, which fit a narrow terminal
+_SVG_SCALE = 6  # pixels for each module: some 400 in all, enough for a phone in front of a screen
+# A dark module has the terminal's background colour, a light one its text colour.
+_BLOCKS = {(False, False): "█", (False, True): "▀", (True, False): "▄", (True, True): " "}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +146,28 @@ def check_has_effect(roster: Roster, statement: Statement) -> None:
             raise OperatorError(f"{text}. They need a new key: `sfnode id new`, or a new data directory")
         case _:
             pass
+
+
+def is_qr_shown() -> bool:
+    """Return whether standard output is a terminal that can show the block characters."""
+    return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+def qr_lines(string: str) -> list[str]:
+    """Return the code as lines of half blocks, some 65 columns wide, for a terminal with light text on dark."""
+    rows = [list(row) for row in _code(string).matrix_iter(border=_BORDER)]
+    rows += [[0] * len(rows[0])] * (len(rows) % 2)
+    pairs = zip(rows[::2], rows[1::2], strict=True)
+    return ["".join(_BLOCKS[bool(upper), bool(lower)] for upper, lower in zip(*pair, strict=True)) for pair in pairs]
+
+
+def write_svg(string: str, path: Path) -> None:
+    """Write the code as an SVG file with mode 0600, because an invitation is a secret. Raises OperatorError."""
+    picture = io.BytesIO()
+    _code(string).save(picture, kind="svg", scale=_SVG_SCALE, light="white")
+    disk.write_new(path, [picture.getvalue()], mode=0o600)
+
+
+def _code(string: str) -> segno.QRCode:
+    """Return the QR code in upper case, which takes a third less room; readers of the string ignore case."""
+    return segno.make_qr(string.upper(), error="l")

@@ -13,7 +13,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
-from sfnode.cli import inviting, qr_code
+from sfnode.cli import inviting
 from sfnode.cli.interactive_questions import can_ask
 from sfnode.cli.option_values import NOT_NEGATIVE, FilePath, NewFilePath, NodeFolder
 from sfnode.cli.options import data_dir_option, group_of_fields, is_json, json_option, owner_key_option, print_result
@@ -157,7 +157,7 @@ def invite(options: inviting.InviteOptions, owner: OwnerOptions) -> None:
             "`sfnode init` makes unless told otherwise. With --at, or a node that runs, this prints a string to join"
         )
     if options.svg is not None:
-        qr_code.write_svg(strings[0], options.svg)
+        inviting.write_svg(strings[0], options.svg)
     if is_json():
         click.echo(json.dumps({"invitations": texts if is_needed else [], "strings": strings}))
         return
@@ -165,8 +165,8 @@ def invite(options: inviting.InviteOptions, owner: OwnerOptions) -> None:
         click.echo("Note: no node is known that runs, so this is not a string to join, but for --invite", err=True)
     for text in strings or texts:
         click.echo(text)
-        if strings and (qr_code.is_qr_shown() if options.is_qr is None else options.is_qr):
-            click.echo("\n".join(qr_code.qr_lines(text)))
+        if strings and (inviting.is_qr_shown() if options.is_qr is None else options.is_qr):
+            click.echo("\n".join(inviting.qr_lines(text)))
 
 
 @run_group.command("submit")

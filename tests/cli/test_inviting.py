@@ -17,8 +17,8 @@ from protocol.errors import OperatorError
 from protocol.ledger.roster import Roster
 from protocol.run.invitation import read_invitation
 from protocol.run.manifest import sign_manifest
+from sfnode.cli.inviting import qr_lines
 from sfnode.cli.joining import node_run
-from sfnode.cli.qr_code import qr_lines
 from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.reporter import Reporter
 from sfnode.run.default_directory import find_data_directory

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 from pathlib import Path
 from types import TracebackType
 
@@ -10,15 +9,15 @@ import trio
 
 from protocol.errors import OperatorError, texts_of
 from protocol.run import AdmissionKind, Manifest
+from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.web_and_metrics import metrics_served, page_served
-from sfnode.cli.qr_code import is_qr_shown, qr_lines
 from sfnode.cli.remembered_options import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.extras import check_can_add_noise, check_can_serve_page, check_can_train
 from sfnode.network import Address
 from sfnode.node import Daemon, prepare
-from sfnode.reporter import Reporter, counted, unhurried
+from sfnode.reporter import Reporter, counted
 from sfnode.run import (
     JoinOptions,
     RunAddress,
@@ -68,10 +67,10 @@ class Life:
 def run_node(options: JoinOptions, given: frozenset[str], log_level: str, *, is_json: bool, is_verbose: bool) -> None:
     """Run a node until it is stopped; ``given``: the typed settings, which override the remembered ones."""
     level = LEVELS[log_level]
+    reporter = Reporter(is_json=is_json, level=level, is_verbose=is_verbose)
+    show_log(reporter, level)
     life = Life()
-    with unhurried(sys.stdout) as output:
-        reporter = Reporter(is_json=is_json, stream=output, level=level, is_verbose=is_verbose)
-        show_log(reporter, level)
+    with reporter.unhurried():
         try:
             with life:
                 trio.run(_run_until_stopped, options, given, reporter, life)
