@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -18,6 +19,7 @@ _ROOM = "sfnode.children"
 _ROOT = Path(__file__).resolve().parents[2]  # the folder that contains sfnode
 _PATH = "PYTHONPATH"
 _SAFE = "PYTHONSAFEPATH"  # passes -P on to the processes that a child starts, such as pip's
+_PROCESSES = Path("/proc")
 _AUTOGROUP = Path("/proc/self/autogroup")
 _TRIES = 50  # to write to it
 _TRY_AGAIN_S = 0.1
@@ -123,10 +125,10 @@ def yield_to_others(niceness: int) -> None:
 
 
 class Stillness:
-    """Measures how long a process has used almost no processor time.
+    """Measures how long a process has used almost no processor time, and has not waited for a core either.
 
-    On a busy or old machine a child may take many times longer than elsewhere, but a child that hangs computes nothing.
-    So its starter waits by this clock and not by the wall clock.
+    On a busy or old machine a child may take many times longer than elsewhere, or get no core at all for minutes: its
+    priority is low. A child that hangs asks for none. So its starter waits by this clock and not by the wall clock.
     """
 
     _LEAST_S = 0.02  # two ticks of the system's clock
@@ -144,9 +146,14 @@ class Stillness:
             self.computed_s = times.user + times.system
         except (psutil.Error, OSError, ValueError, RuntimeError):
             pass  # it has ended, or /proc is hidden
-        now = time.monotonic()
+        waited_s = 0.0
+        with suppress(OSError, ValueError, IndexError):  # a thread has just ended, or the system does not say
+            for thread in (_PROCESSES / str(self._pid) / "task").iterdir():
+                waited_s += int((thread / "schedstat").read_bytes().split()[1]) / 1e9
+        now, used_s = time.monotonic(), self.computed_s + waited_s
+        self._counted_s = min(self._counted_s, used_s)  # threads that have ended are not in it any more
         still_s = now - self._since
         # A process that only polls stays below the share, and counts as still.
-        if self.computed_s - self._counted_s >= max(self._LEAST_S, self._SHARE * still_s):
-            self._counted_s, self._since, still_s = self.computed_s, now, 0.0
+        if used_s - self._counted_s >= max(self._LEAST_S, self._SHARE * still_s):
+            self._counted_s, self._since, still_s = used_s, now, 0.0
         return still_s

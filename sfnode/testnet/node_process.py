@@ -150,6 +150,7 @@ class LocalNode:
         losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
         accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
         evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
+        trouble: why it has last skipped a step, or lost its training process; empty: it has not.
     """
 
     name: str
@@ -161,6 +162,7 @@ class LocalNode:
     accuracies: dict[int, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
     evaluating: tuple[int, int] | None = None
+    trouble: str = ""
 
     def listen(self) -> None:
         """Take in the events that it has logged since the last call."""
@@ -172,6 +174,8 @@ class LocalNode:
                         self.losses[self.status.node.step] = self.status.training.loss
                 case {"event": "started", "addresses": [str(address), *_]}:
                     self.address = address
+                case {"event": "step_skipped" | "worker_lost", "reason": str(reason)}:
+                    self.trouble = reason
                 case {"event": "evaluating", "done": int(done), "in_all": int(rows)}:
                     self.evaluating = (done, rows)
                 case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy), **fields}:

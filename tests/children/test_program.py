@@ -199,6 +199,25 @@ def test_stillness__process_that_only_looks_round__is_still(
     assert (still_s > 90.0) is is_still
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_stillness__process_that_gets_no_core_on_a_busy_machine__does_not_hang(
+    waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training worker, at the lowest priority, was killed after five minutes in which others had all cores."""
+    now, still_s = 0.0, 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setattr("psutil.Process.cpu_times", lambda _self: SimpleNamespace(user=0.001 * now, system=0.0))
+    monkeypatch.setattr(program_module, "_PROCESSES", tmp_path)
+    for thread in ("1", "2"):
+        (tmp_path / str(os.getpid()) / "task" / thread).mkdir(parents=True)
+    stillness = Stillness(os.getpid())
+    for now in (float(second) for second in range(400)):
+        for each in (tmp_path / str(os.getpid()) / "task").iterdir():
+            (each / "schedstat").write_text(f"0 {int(waits * now * 1e9)} 7\n")
+        still_s = stillness.look()
+    assert (still_s < 5.0) is waits
+
+
 def test_stillness__process_of_which_nothing_is_known__counts_from_the_start() -> None:
     stillness = Stillness(1 << 30)
     before = stillness.look()

@@ -81,6 +81,20 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
 
 
+def test_view__steps_that_taught_nothing__are_said_to_be_skipped_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run whose rule no answer fulfilled said "starting" for half an hour, and so did one whose worker was killed."""
+    process: Any = SimpleNamespace(
+        new_events=lambda: [{"event": "step_skipped", "step": 0, "reason": "all were equal"}]
+    )
+    status: Any = SimpleNamespace(node=SimpleNamespace(step=1), training=SimpleNamespace(loss=None))
+    node = LocalNode(name="node0", process=process, is_late=False, status=status)
+    node.listen()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sfnode.cli.testnet._table", lambda *_: None)
+        _View(Quality(is_reward=True)).show([node])
+    assert capsys.readouterr().err == "steps: node0 1; nothing measured yet\nnode0: all were equal\n"
+
+
 def test_view__many_nodes__are_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
     """64 names and steps were 700 characters, every two seconds."""
     process: Any = SimpleNamespace(new_events=list)
