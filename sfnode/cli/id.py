@@ -110,8 +110,10 @@ def restore(file: Path, data_dir: DataDirectory | None, key: Path | None, passph
     if data_dir is not None:
         author, held = Signer(seed).author.hex(), data_dir.author()
         if held not in (None, author):
-            what = f"the backup is of {author}, but {data_dir} is that of {held}. Restore the backup of that one, or"
-            raise OperatorError(f"{what} give a new directory: sfnode join fetches the run's state again")
+            raise OperatorError(
+                f"the backup is of {author}, but {data_dir} is that of {held}. Restore the backup of that one, or "
+                "give a new directory: sfnode join fetches the run's state again"
+            )
         data_dir.claim()
     target.store(seed)
     _print(target)

@@ -74,8 +74,10 @@ def strings_for(
         click.echo(f"Note: the string works {address.bounds}", err=True)
     if address is None:
         if options.svg is not None or options.is_qr:
-            what = "a QR code holds a string to join, which says where the run is: name a node with --at, or give the"
-            raise OperatorError(f"{what} --data-dir of one that runs and has --listen")
+            raise OperatorError(
+                "a QR code holds a string to join, which says where the run is: name a node with --at, or give the "
+                "--data-dir of one that runs and has --listen"
+            )
         return []
     return [run_address.join_string(replace(address, invitation=invitation)) for invitation in invitations]
 

@@ -130,8 +130,10 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     if copy.exists() and copy.samefile(path):
         raise OperatorError(f"{copy} is your --data, and a copy of its rows would get that name: choose another --out")
     if os.path.lexists(copy) and not (copy.is_file() and copy.read_bytes() == lines):
-        what = f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node"
-        raise OperatorError(f"{what} reads. Remove it, or choose another --out")
+        raise OperatorError(
+            f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node "
+            "reads. Remove it, or choose another --out"
+        )
     if not copy.exists():
         disk.write_new(copy, [lines])
     return replace(options, data=replace(options.data, data=str(copy)))

@@ -150,8 +150,10 @@ def _from_file(key: str, value: object, path: Path) -> object:
         raise OperatorError(f"{where} = {value!r}: from which folder? Write the whole path, from / on")
     taken = converted(key, value, where)
     if key == BOOTSTRAP and run_address.parse_run_addresses(values).invitation:
-        what = f"{where}: the string to join holds an invitation, which no file keeps. Take this line out, and give the"
-        raise OperatorError(f"{what} string to `{pasteable('sfnode join - --data-dir', path.parent)}`, which uses it")
+        raise OperatorError(
+            f"{where}: the string to join holds an invitation, which no file keeps. Take this line out, and give the "
+            f"string to `{pasteable('sfnode join - --data-dir', path.parent)}`, which uses it"
+        )
     return taken
 
 

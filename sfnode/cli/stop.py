@@ -28,8 +28,10 @@ def stop(data_dir: DataDirectory, wait: int) -> None:
     data_dir.control.ask_to_stop()
     while data_dir.is_locked():
         if time.monotonic() - started > wait:
-            what = f"the node on {data_dir} has not ended within {wait} s. It is still asked to; look at its log, and"
-            raise OperatorError(f"{what} kill the process if it hangs: what it has stored is safe")
+            raise OperatorError(
+                f"the node on {data_dir} has not ended within {wait} s. It is still asked to; look at its log, and "
+                "kill the process if it hangs: what it has stored is safe"
+            )
         time.sleep(_LOOK_S)
     data_dir.control.forget_stop()
     seconds = round(time.monotonic() - started, 1)

@@ -112,8 +112,10 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
     """
     needed = ("torch", "transformers", "safetensors", *(["gguf"] if form is WeightForm.GGUF else []))
     if missing := [name for name in needed if find_spec(name) is None]:
-        what = f"{source}: converting it needs {' and '.join(missing)}, which this install lacks: in a clone of sfnode,"
-        raise OperatorError(f"{what} run `python deploy/install.py --extras train`")
+        raise OperatorError(
+            f"{source}: converting it needs {' and '.join(missing)}, which this install lacks: in a clone of sfnode, "
+            "run `python deploy/install.py --extras train`"
+        )
     out, seen = work / "model", work / "source"
     out.mkdir()
     seen.mkdir()

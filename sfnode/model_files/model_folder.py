@@ -242,8 +242,10 @@ def _check_content(path: Path) -> None:
         beginning = file.read(4) if path.suffix == ".json" else b""
     if beginning.startswith(_MARKS):
         kind = "UTF-8 with a byte order mark" if beginning.startswith(codecs.BOM_UTF8) else "UTF-16"
-        what = f"{path} is written in {kind}, which transformers does not read: save it as plain UTF-8 (Windows: 'UTF-8"
-        raise OperatorError(f"{what} without BOM'), or fetch it again")
+        raise OperatorError(
+            f"{path} is written in {kind}, which transformers does not read: save it as plain UTF-8 (Windows: 'UTF-8 "
+            "without BOM'), or fetch it again"
+        )
 
 
 def read_config(path: Path) -> Mapping[str, object]:

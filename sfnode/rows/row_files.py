@@ -289,8 +289,10 @@ def _checked(header: list[str], wanted: Sequence[str], where: str) -> list[str]:
         advice = "rename columns, or name yours in the template"
         if missing[0] in (LABEL_FIELD, CHOICES_FIELD):
             advice = f"the column that holds them has to be called {missing[0]!r}: rename it"
-        what = f"{where}: no column {missing[0]!r}; the columns found are {found[:300]}, and the run's rows have"
-        raise OperatorError(f"{what} {', '.join(map(repr, wanted))}: {advice}. The first line names them")
+        raise OperatorError(
+            f"{where}: no column {missing[0]!r}; the columns found are {found[:300]}, and the run's rows have "
+            f"{', '.join(map(repr, wanted))}: {advice}. The first line names them"
+        )
     if twice := [name for name in wanted if counts[name] > 1]:
         raise OperatorError(f"{where}: two columns are called {twice[0]!r}: rename one of them")
     return header

@@ -87,8 +87,10 @@ class RewardOptions:
             return max(_ANSWERS // samples, 1) * samples
         if asked % samples:
             near = max(asked // samples, 1) * samples
-            what = f"--batch-rows {asked}: counts answers, {samples} to each prompt: give a multiple of {samples}, such"
-            raise OperatorError(f"{what} as {near}, or another --samples")
+            raise OperatorError(
+                f"--batch-rows {asked}: counts answers, {samples} to each prompt: give a multiple of {samples}, such "
+                f"as {near}, or another --samples"
+            )
         return asked
 
 

@@ -129,8 +129,10 @@ def combined(found: Sequence[RunAddress]) -> RunAddress:
     """Return one address with all nodes, and with what the first join string says. OperatorError for two runs."""
     run_ids = sorted({each.run_id for each in found if each.run_id is not None})
     if len(run_ids) > 1:
-        what = f"the addresses are of two runs, {run_ids[0].hex()[:16]} and {run_ids[1].hex()[:16]}: a node is in one"
-        raise OperatorError(f"{what} of them. Leave the other out")
+        raise OperatorError(
+            f"the addresses are of two runs, {run_ids[0].hex()[:16]} and {run_ids[1].hex()[:16]}: a node is in one "
+            "of them. Leave the other out"
+        )
     longest = next((each for each in found if each.run_model), RunAddress())
     nodes = tuple(node for each in found for node in each.nodes)
     return replace(longest, run_id=next(iter(run_ids), None), nodes=nodes)
@@ -168,8 +170,10 @@ def _parsed(text: str) -> RunAddress:
         return _content_of(text)
     if not text.startswith((SCHEME, "/")):
         shown = repr(text) if len(text) <= _SHOWN else f"{text[: _SHOWN // 4]!r}..."
-        what = f"{shown} is not a string to join. Take the one that the run's owner has sent you, from {SCHEME} to its"
-        raise OperatorError(f"{what} end: `sfnode join -` asks for it")
+        raise OperatorError(
+            f"{shown} is not a string to join. Take the one that the run's owner has sent you, from {SCHEME} to its "
+            "end: `sfnode join -` asks for it"
+        )
     if not text.startswith(SCHEME):
         return RunAddress(nodes=(policy.parse_bootstrap(text),))
     run_id, _, nodes = text.removeprefix(SCHEME).partition("@")

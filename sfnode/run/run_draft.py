@@ -97,8 +97,10 @@ class RunOptions:
             raise OperatorError(f"{unfit[0]}: is for runs with --reward, such as exact:{{answer}}: add that")
         rows, number = self.batch_rows or _ROWS, self.method.directions
         if rows > DIRECTIONS_MAX and self.wants_basis and (self.method.core is CoreKind.DENSE or rows % number):
-            what = f"--batch-rows {rows}: a dense core takes at most {DIRECTIONS_MAX} rows: give as many or fewer"
-            raise OperatorError(f"{what}. More are for random directions (--plain), and a multiple of {number}")
+            raise OperatorError(
+                f"--batch-rows {rows}: a dense core takes at most {DIRECTIONS_MAX} rows: give as many or fewer. "
+                f"More are for random directions (--plain), and a multiple of {number}"
+            )
         return rows
 
     @property

@@ -51,8 +51,10 @@ class KeyFile:
         signer = KeyFile(key).signer()
         if self.path.exists():
             if (held := self.signer().author) != signer.author:
-                what = f"--key {key} is the key of {signer.author.hex()}, but this node is {held.hex()} ({self.path})."
-                raise OperatorError(f"{what} Leave --key out, or use another --data-dir")
+                raise OperatorError(
+                    f"--key {key} is the key of {signer.author.hex()}, but this node is {held.hex()} ({self.path}). "
+                    "Leave --key out, or use another --data-dir"
+                )
             return
         self.path.unlink(missing_ok=True)  # a broken link to an earlier place of the key
         self.path.symlink_to(key.resolve())
@@ -84,9 +86,13 @@ def _read_secret(path: Path) -> bytes:
     if len(seed) != KEY_BYTES:  # looked at first: another file is nobody's secret
         raise OperatorError(f"{path} is not an identity: it must hold 64 hexadecimal digits. Restore it from a backup")
     if held.st_uid != os.geteuid():
-        what = f"{path} belongs to another user of this machine, who may know the key in it. Choose another place and"
-        raise OperatorError(f"{what} make a new key there; if the key is yours, copy it as yourself")
+        raise OperatorError(
+            f"{path} belongs to another user of this machine, who may know the key in it. Choose another place and "
+            "make a new key there; if the key is yours, copy it as yourself"
+        )
     if held.st_mode & 0o077:
-        what = f"other users can read the key in {path}: {pasteable('chmod 600', path)}. If one of them may have done"
-        raise OperatorError(f"{what} so, make a new one")
+        raise OperatorError(
+            f"other users can read the key in {path}: {pasteable('chmod 600', path)}. If one of them may have done "
+            "so, make a new one"
+        )
     return seed

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.cli import cli
-from sfnode.node.control.disk_limit import check_disk
+from sfnode.node.watching.disk_limit import check_disk
 from sfnode.storage import disk
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.manifests import OWNER, small_manifest

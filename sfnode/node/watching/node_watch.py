@@ -17,7 +17,7 @@ from protocol.events import Event, MessageArrived, PeerLeft
 from protocol.node import Node, statistics
 from protocol.wire import Head, PeerId
 from sfnode.network import Network, PeerState, policy
-from sfnode.node.control import check_disk
+from sfnode.node.watching.disk_limit import check_disk
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.recent_rate import CatchUpMonitor, RecentRate, StepRate
