@@ -6,6 +6,7 @@ A command that ends with another code has crashed.
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -64,6 +65,8 @@ def ending() -> Iterator[None]:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # a shell has closed it: >&-
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell has it ignored in the background
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # tidies up, in trio as well
     try:
         yield
     except SfnodeError as error:

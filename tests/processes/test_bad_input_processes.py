@@ -119,10 +119,12 @@ def test_eval__interrupt__ends_it_and_its_worker(run_file: Path, tmp_path: Path)
     assert_interrupted(process)
 
 
-def test_testnet__interrupt__ends_all_its_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_testnet__ended_early__tidies_up_and_ends_all_its_processes(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGTERM, which `docker stop` sends, left the folder of the training worker's socket."""
     process = start_command("testnet", "--nodes", "2", "--steps", "5000", "--dir", str(tmp_path))
     wait_until(lambda: len(children(process)) >= 2, "a worker and a node")
-    assert_interrupted(process)
+    assert_interrupted(process, number)
 
 
 def start_command(*arguments: str) -> subprocess.Popen[bytes]:
@@ -134,10 +136,10 @@ def start_command(*arguments: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def assert_interrupted(process: subprocess.Popen[bytes]) -> None:
-    """SIGINT ends the command without a traceback, and with it everything that it started."""
+def assert_interrupted(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGINT) -> None:
+    """The signal ends the command without a traceback, and with it everything that it started."""
     family = children(process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     assert process.stderr is not None
     with process.stderr:
         try:

@@ -10,7 +10,7 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 42_000,  # output that nobody reads; where a string to join works; why there is no basis, and its progress
+    "lines": 42_003,  # output that nobody reads, SIGTERM; where strings to join work; why there is no basis
     "exported_names": 453,  # merge_ledger: saving a run from Python merges as an import does
     "init_lines": 508,  # five of them for each face that imports late, so that commands start at once
     "import_share": 7.98,  # four import lines more, for files split at what people look for, of 115 lines fewer
