@@ -126,7 +126,7 @@ def testnet(
     if options.steps is None and options.reward.rule_text is None:
         options = replace(options, steps=demo.STEPS)
     said = (options.task.task, options.task.template, options.task.completion, options.reward.rule_text)
-    if said == (None,) * len(said):
+    if all(each is None for each in said):
         options = replace(options, task=replace(options.task, task=_TASK))
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(

@@ -22,12 +22,17 @@ LISTED = small_manifest(admission="allow-list")
 STATEMENT = admit(LISTED, 1)
 
 
-def test_statements__file_that_cannot_be_read_for_a_moment__waits_and_is_said_once(tmp_path: Path) -> None:
-    """Too many open files at that moment, and the owner's admission was refused for good."""
-    said, data_dir, roster = io.StringIO(), DataDirectory(tmp_path), Roster(LISTED)
+def watched_folder(path: Path) -> tuple[DataDirectory, Roster, StatementFolder, Path, io.StringIO]:
+    """A data directory, the roster of its node, its folder with one file of statements, and what is reported."""
+    said, data_dir, roster = io.StringIO(), DataDirectory(path), Roster(LISTED)
     node: Any = SimpleNamespace(replica=SimpleNamespace(ledger=SimpleNamespace(roster=roster)))
     folder = StatementFolder(LISTED, data_dir, node, Reporter(is_json=True, stream=said))
-    path = data_dir.statements.submit([STATEMENT])
+    return data_dir, roster, folder, data_dir.statements.submit([STATEMENT]), said
+
+
+def test_statements__file_that_cannot_be_read_for_a_moment__waits_and_is_said_once(tmp_path: Path) -> None:
+    """Too many open files at that moment, and the owner's admission was refused for good."""
+    data_dir, roster, folder, path, said = watched_folder(tmp_path)
     other = path.with_name("other.statements")
     other.write_bytes(path.read_bytes())
     with mock.patch("os.open", side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE))):
@@ -44,10 +49,7 @@ def test_statements__file_that_cannot_be_read_for_a_moment__waits_and_is_said_on
 
 def test_statements__file_cannot_be_put_away__node_goes_on_and_says_so_once(tmp_path: Path) -> None:
     """A folder of statements that is mounted to be read ended the node, once it had taken them in."""
-    said, data_dir, roster = io.StringIO(), DataDirectory(tmp_path), Roster(LISTED)
-    node: Any = SimpleNamespace(replica=SimpleNamespace(ledger=SimpleNamespace(roster=roster)))
-    folder = StatementFolder(LISTED, data_dir, node, Reporter(is_json=True, stream=said))
-    path = data_dir.statements.submit([STATEMENT])
+    data_dir, roster, folder, path, said = watched_folder(tmp_path)
     bad = path.with_name("bad.statements")
     bad.write_bytes(b"no statement")
     roster.add(STATEMENT)
