@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { rejectUnless } from "./verdicts.mjs";
 
-const MAGIC = Buffer.from("sfnode/basis/3\n\0", "latin1");
+const MAGIC = Buffer.from("sfnode/basis/4\n\0", "latin1");
 const EXPONENT_MAX = 60;
 const ENTRY_MAX = 127;
 
@@ -19,12 +19,12 @@ export function inputsOf({ kind, rows, cols }) {
 
 /** Its length for the tensors of a manifest. */
 export function basisFileBytes({ method, tensors }) {
-  const inputs = tensors.reduce((sum, tensor) => sum + inputsOf(tensor), 0);
-  const entries = method.core_rows * outputsOf(tensors[0]) + method.rank * inputs;
-  return MAGIC.length + 1 + tensors.length + entries;
+  const written = method.core_rows * outputsOf(tensors[0]);
+  const entries = tensors.reduce((sum, tensor) => sum + written + method.rank * inputsOf(tensor), written);
+  return MAGIC.length + 1 + 2 * tensors.length + entries;
 }
 
-/** {u, v, u_exp, v_exp} of every tensor, flat and row by row. Of `manifest` it needs method and tensors. */
+/** The target and {u, v, u_exp, v_exp} of every tensor, flat and row by row. Of `manifest` it needs method and tensors. */
 export function readBasisFile({ method, tensors }, data) {
   const digest = createHash("sha256").update(data).digest("hex");
   rejectUnless(digest === method.basis_sha256, "BASIS", "another hash");
@@ -33,10 +33,15 @@ export function readBasisFile({ method, tensors }, data) {
   const numbers = new Int8Array(data.subarray(MAGIC.length)); // copies: bytes as two's complement
   let offset = 0;
   const take = (count) => numbers.subarray(offset, (offset += count));
-  const [u_exp, ...exponents] = take(1 + tensors.length);
-  rejectUnless([u_exp, ...exponents].every((exp) => Math.abs(exp) <= EXPONENT_MAX), "BASIS", "an exponent out of bounds");
-  const u = take(method.core_rows * outputsOf(tensors[0]));
-  const sides = tensors.map((tensor) => take(method.rank * inputsOf(tensor)));
-  rejectUnless([u, ...sides].every((side) => side.every((entry) => Math.abs(entry) <= ENTRY_MAX)), "BASIS", "an entry of -128");
-  return sides.map((v, p) => ({ u, v, u_exp, v_exp: exponents[p] }));
+  const [target_exp, ...exponents] = take(1 + 2 * tensors.length);
+  rejectUnless([target_exp, ...exponents].every((exp) => Math.abs(exp) <= EXPONENT_MAX), "BASIS", "an exponent out of bounds");
+  const written = method.core_rows * outputsOf(tensors[0]);
+  const target = take(written);
+  const bases = tensors.map((tensor, p) => {
+    const [u_exp, v_exp] = exponents.slice(2 * p);
+    return { u: take(written), v: take(method.rank * inputsOf(tensor)), u_exp, v_exp };
+  });
+  const sides = [target, ...bases.flatMap(({ u, v }) => [u, v])];
+  rejectUnless(sides.every((side) => side.every((entry) => Math.abs(entry) <= ENTRY_MAX)), "BASIS", "an entry of -128");
+  return { target, target_exp, bases };
 }

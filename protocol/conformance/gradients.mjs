@@ -27,9 +27,9 @@ function readWords({ label, scores, input }) {
   return [[d, input]];
 }
 
-function readCandidates({ kind, embedding, factor, gain, u, u_exp: exponent }, { label, candidates }) {
+function readCandidates({ kind, embedding, factor, gain, target, target_exp: exponent }, { label, candidates }) {
   const logitsOf = (hidden) => embedding.map((row) => factor * dot(row, hidden));
-  const columns = u[0].map((_, j) => u.map((row, index) => gain[index] * 2 ** exponent * row[j]));
+  const columns = target[0].map((_, j) => target.map((row, index) => gain[index] * 2 ** exponent * row[j]));
   const moves = columns.map((column) => embedding.map((row) => factor * dot(row, column)));
   const scores = candidates.map((tokens) => {
     return total(tokens.map(({ token, hidden }) => logSoftmax(logitsOf(hidden))[token])) / tokens.length;

@@ -84,16 +84,18 @@ function checkModel() {
 }
 
 function checkBasisFile() {
-  const basis_sha256 = "228fc96e4c10f5f414a8d64dc91a297c21a1f1398bbd28e40d242fad854f9194";
+  const basis_sha256 = "8ea89d03f697b24447e83d12e13241eea228adfd03469c773a03276224e0e9a8";
   const method = { core: "dense", rank: 2, core_rows: 1, basis_sha256 };
   const tensors = [
     { kind: "matrix", rows: 2, cols: 1 },
     { kind: "transposed", rows: 3, cols: 2 },
   ];
-  const [first, second] = readBasisFile({ method, tensors }, EXAMPLE_BASIS);
+  const { target, target_exp, bases } = readBasisFile({ method, tensors }, EXAMPLE_BASIS);
+  const [first, second] = bases;
+  check("4.6 target", `${target} ${target_exp}`, "2,-3 1");
   check("4.6", `${first.u} ${first.u_exp} ${first.v} ${first.v_exp}`, "3,-4 2 5,-6 -7");
-  check("4.6", `${second.u} ${second.u_exp} ${second.v} ${second.v_exp}`, "3,-4 2 1,-2,7,8,0,-1 -3");
-  check("4.6 length", EXAMPLE_BASIS.length, 29);
+  check("4.6", `${second.u} ${second.u_exp} ${second.v} ${second.v_exp}`, "-1,9 0 1,-2,7,8,0,-1 -3");
+  check("4.6 length", EXAMPLE_BASIS.length, 35);
 }
 
 /** The numbers of a dense message with so many coordinates, packed. */
@@ -118,7 +120,7 @@ function checkDense() {
   check("6.1 of 2 bits", packed(1, [1, -1, 0, 1, -1]), "71c0");
   const [first, second] = [1, 0].map((size) => ({ token: 1, hidden: [0, -Math.LN2], input: [size] }));
   const embedding = [[1, 0], [0, 1], [1, 1]];
-  const side = { gain: [2, 1], u: [[1], [4]], u_exp: -1, v: [[1]], v_exp: 0 };
+  const side = { gain: [2, 1], target: [[1], [4]], target_exp: -1, v: [[1]], v_exp: 0 };
   const rows = [{ label: 0, candidates: [[first, second]] }];
   check("5.6 completion", denseGradient({ kind: "completion", embedding, factor: 1, ...side, rows }), "-0.125");
 }

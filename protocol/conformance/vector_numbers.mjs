@@ -46,7 +46,8 @@ export const SUBSPACE = {
       const plain = ({ u, v, ...exponents }) => {
         return { u: rowsOf([...u], method.core_rows), v: rowsOf([...v], method.rank), ...exponents };
       };
-      return { bases: found.map(plain) };
+      const target = rowsOf([...found.target], method.core_rows);
+      return { target, target_exp: found.target_exp, bases: found.bases.map(plain) };
     }),
 };
 

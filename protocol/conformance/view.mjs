@@ -9,8 +9,8 @@ import { randomBasis, scaleExponent } from "./subspace.mjs";
 export function basesOf({ manifest, runId }, file) {
   const { method, tensors } = manifest;
   if (isDense(method)) {
-    const held = readBasisFile(manifest, file);
-    return (_, p) => held[p];
+    const { bases } = readBasisFile(manifest, file);
+    return (_, p) => bases[p];
   }
   return (epoch, p) => randomBasis(runId, epoch, p, { ...tensors[p], rank: method.rank });
 }

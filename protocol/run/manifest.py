@@ -292,5 +292,6 @@ def view_max(manifest: Manifest) -> int:
 def basis_bytes(manifest: Manifest) -> int:
     """Return the length of the file of a dense core's basis (SPEC 4.6): magic, exponents, int8 entries."""
     method, tensors = manifest.method, manifest.tensors
-    entries = tensors[0].outputs * method.core_rows + sum(tensor.inputs for tensor in tensors) * method.rank
-    return BASIS_MAGIC_BYTES + 1 + len(tensors) + entries
+    written = tensors[0].outputs * method.core_rows
+    entries = written + sum(written + tensor.inputs * method.rank for tensor in tensors)
+    return BASIS_MAGIC_BYTES + 1 + 2 * len(tensors) + entries

@@ -3,6 +3,7 @@
 from protocol.subspace import basis_file
 from protocol.subspace.basis_file import Bases, BasisContent
 from protocol.subspace.directions import (
+    Basis,
     DirectionFactors,
     Int8Array,
     canonical_coordinates,

@@ -14,35 +14,32 @@ from protocol.limits import BASIS_ENTRY_MAX
 from protocol.run import BASIS_MAGIC_BYTES, Manifest, basis_bytes
 from protocol.subspace.directions import Basis, Int8Array, basis
 
-MAGIC = b"sfnode/basis/3" + b"\n\0"
-EXP_MAX = 60  # of |u_exp| and |v_exp|: the view stays within the range of floats
+MAGIC = b"sfnode/basis/4" + b"\n\0"
+EXP_MAX = 60  # of each |exponent|: the view stays within the range of floats
 
 assert len(MAGIC) == BASIS_MAGIC_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasisContent:
-    """The content of a file: 2^u_exp u, which all tensors share, and 2^v_exp v of each tensor.
+    """The content of a file: 2^target_exp target, directions of the stream's end, and the basis of each tensor.
 
     Attributes:
-        u: int8[outputs, core_rows].
-        v: of each tensor, int8[inputs, rank].
-        v_exps: one for each of them.
+        target: int8[outputs, core_rows]; of a move of the stream's end, along which candidates' gradients are measured.
+        tensors: u int8[outputs, core_rows] and v int8[inputs, rank] of each.
     """
 
-    u: Int8Array
-    u_exp: int
-    v: tuple[Int8Array, ...]
-    v_exps: tuple[int, ...]
-
-    def basis(self, index: int) -> Basis:
-        return Basis(u=self.u, v=self.v[index], u_exp=self.u_exp, v_exp=self.v_exps[index])
+    target: Int8Array
+    target_exp: int
+    tensors: tuple[Basis, ...]
 
 
 def encode_basis(content: BasisContent) -> bytes:
-    """Encode a file: magic, the exponents, U, and the V of each tensor, row by row, int8."""
-    exps = np.array([content.u_exp, *content.v_exps], dtype=np.int8)
-    return b"".join([MAGIC, exps.tobytes(), content.u.tobytes(), *(v.tobytes() for v in content.v)])
+    """Encode a file: magic, the exponents, the target, and U and V of each tensor, row by row, int8."""
+    sides = [side for each in content.tensors for side in (each.u, each.v) if side is not None]
+    exps = [exp for each in content.tensors for exp in (each.u_exp, each.v_exp)]
+    numbers = [np.array([content.target_exp, *exps], dtype=np.int8), content.target, *sides]
+    return MAGIC + b"".join(each.tobytes() for each in numbers)
 
 
 def decode_basis_untrusted(manifest: Manifest, data: bytes) -> BasisContent:
@@ -55,21 +52,21 @@ def decode_basis_untrusted(manifest: Manifest, data: bytes) -> BasisContent:
     if not data.startswith(MAGIC) or len(data) != basis_bytes(manifest):
         raise Reject(RejectReason.BASIS, "magic or length are not those of a basis of the run's tensors")
     entries = np.frombuffer(data, dtype=np.int8, offset=len(MAGIC)).copy()  # torch warns of memory it may not write
-    exps, rest = entries[: 1 + len(tensors)].astype(int), entries[1 + len(tensors) :]
+    exps, rest = np.split(entries, [1 + 2 * len(tensors)])
     # [REJECT] SPEC 4.6.3: exponents and entries are within their bounds
-    if np.abs(exps).max() > EXP_MAX:
+    if np.abs(exps.astype(int)).max() > EXP_MAX:
         raise Reject(RejectReason.BASIS, f"an exponent exceeds {EXP_MAX}")
     if rest.min() < -BASIS_ENTRY_MAX:
         raise Reject(RejectReason.BASIS, f"an entry exceeds {BASIS_ENTRY_MAX}")
-    outputs = tensors[0].outputs
-    sizes = [outputs * method.core_rows, *(tensor.inputs * method.rank for tensor in tensors)]
-    u, *v = np.split(rest, np.cumsum(sizes)[:-1])
-    return BasisContent(
-        u=u.reshape(outputs, method.core_rows),
-        u_exp=int(exps[0]),
-        v=tuple(each.reshape(-1, method.rank) for each in v),
-        v_exps=tuple(exps[1:].tolist()),
-    )
+    written = tensors[0].outputs * method.core_rows
+    sizes = [written, *(size for tensor in tensors for size in (written, tensor.inputs * method.rank))]
+    target, *sides = np.split(rest, np.cumsum(sizes)[:-1])
+    target_exp, *side_exps = exps.tolist()
+    found = [
+        Basis(u=u.reshape(-1, method.core_rows), v=v.reshape(-1, method.rank), u_exp=u_exp, v_exp=v_exp)
+        for u, v, u_exp, v_exp in zip(sides[::2], sides[1::2], side_exps[::2], side_exps[1::2], strict=True)
+    ]
+    return BasisContent(target=target.reshape(-1, method.core_rows), target_exp=target_exp, tensors=tuple(found))
 
 
 class Bases:
@@ -89,9 +86,14 @@ class Bases:
         """Return the name of an epoch's basis. Epochs of one name have the same basis, so their coefficients add up."""
         return f"epoch {epoch}" if self._content is None else "of all epochs"
 
+    def target(self) -> tuple[Int8Array, int]:
+        """Return the target of a run with a dense core, and its exponent."""
+        assert self._content is not None
+        return self._content.target, self._content.target_exp
+
     def of(self, epoch: int, tensor_index: int) -> Basis:
         """Return the basis of one tensor in ``epoch``; a random one is generated at each call."""
         if self._content is not None:
-            return self._content.basis(tensor_index)
+            return self._content.tensors[tensor_index]
         tensor = self.manifest.tensors[tensor_index]
         return basis(self.manifest.run_id, epoch, tensor_index, tensor, self.manifest.method.rank)

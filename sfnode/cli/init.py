@@ -118,6 +118,7 @@ def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, objec
         "record_bytes": run.record_bytes,
         "basis": None if run.basis is None else str(run.basis),
         "calibration_rows": None if run.found is None else run.found.rows,
+        "calibration_backward_rows": None if run.found is None else run.found.backward_rows,
         "file": str(out),
         "data": run.data,
     }
@@ -157,7 +158,8 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
     method = f"slopes along {manifest.method.directions} random directions a step"
     if run.found is not None:
         numbers = f"{manifest.numbers - 1:,} numbers of {manifest.method.number_bits} bits from one forward pass a row"
-        method = f"the gradient by {numbers}; the basis took {run.found.rows:,} forward rows"
+        back = f" and {run.found.backward_rows} backward" if run.found.backward_rows else ""
+        method = f"the gradient by {numbers}; the basis took {run.found.rows:,} forward{back} rows"
     click.echo(f"method   {method}")
     if manifest.task.kind is TaskKind.REWARD:
         click.echo(f"reward   {rule_in_words(parse_reward(manifest.task.completion))}")

@@ -1,8 +1,9 @@
 """Measure every coordinate of a dense core by one forward pass a row (SPEC 5.6).
 
-A layer that writes to the residual stream adds U C V^T x to it. Along the direct path from there to the logits, the
-loss has the gradient ``d h^T`` by C at each token that the task reads, in closed form: d is the gradient by the stream
-along the columns of U, h = V^T x. The tokens are the last one of a prompt, or those that predict a candidate's tokens.
+A layer that writes to the residual stream adds U C V^T x to it. As long as its move arrives as U was made for, the loss
+has the gradient ``d h^T`` by C at each token that the task reads, in closed form: d is the gradient by the contrasts
+between the label words, or by the end of the stream along the target; h = V^T x. The tokens are the last one of a
+prompt, or those that predict a candidate's tokens.
 
 Shapes: N examples, P tokens that are read, L labels, H width of the stream, r = core_rows, k = rank.
 """
@@ -87,16 +88,16 @@ def hear(
     terms: Mapping[str, MatrixTerm],
     rows: RowBatch | CandidateBatch,
     label_tokens: Sequence[int],
-    u_Hr: Tensor,
+    target_Hr: Tensor,
 ) -> Heard:
     """Pass rows forward once with these terms, and listen to the layers whose weights are ``names``.
 
-    OperatorError: one of them is not linear. ``u_Hr`` does not matter with label words, whose contrasts it moves.
+    OperatorError: one of them is not linear. With label words their contrasts are moved, and ``target_Hr`` is not used.
     """
     context = shared.pass_context
     positions_P = rows.positions if isinstance(rows, CandidateBatch) else last_places(rows)
     if isinstance(rows, CandidateBatch):
-        u_Hr = u_Hr * shared.norm_gain()[:, None]  # of a stream of size one; a pass of its own, so before the block
+        target_Hr = target_Hr * shared.norm_gain()[:, None]  # of a stream of size one; before the block: another pass
     with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names, positions_P):
         if isinstance(rows, RowBatch):
             logits_NL = shared.label_logits(rows, label_tokens)
@@ -105,7 +106,7 @@ def hear(
             d_Pr = lacking_NL @ contrasts(labels).to(logits_NL)
             loss_N = torch.nn.functional.cross_entropy(logits_NL, rows.labels, reduction="none")
         else:
-            d_Pr, loss_N = scoring.candidate_residuals(shared.hidden(rows), shared.scored_head, rows, u_Hr)
+            d_Pr, loss_N = scoring.candidate_residuals(shared.hidden(rows), shared.scored_head, rows, target_Hr)
         return Heard(d=d_Pr, inputs=context.heard(names), loss=loss_N)
 
 
@@ -135,10 +136,10 @@ def row_gradients(
             f"need {len(label_tokens) - 1}: is this the run's model?"
         )
     sides = shared.bases(bases, epoch)
-    u_Hr = sides[0][0][:-1].t().to(shared.loss_dtype)
-    names = [tensor.name for tensor in manifest.tensors]
-    heard = hear(shared, names, dense_terms(shared, bases, epoch, core), rows, label_tokens, u_Hr)
-    h = [x.to(u_Hr.dtype) @ v.to(u_Hr.dtype) for x, (_, v) in zip(heard.inputs, sides, strict=True) if v is not None]
+    dtype, names = shared.loss_dtype, [tensor.name for tensor in manifest.tensors]
+    terms = dense_terms(shared, bases, epoch, core)
+    heard = hear(shared, names, terms, rows, label_tokens, shared.target(bases))
+    h = [x.to(dtype) @ v.to(dtype) for x, (_, v) in zip(heard.inputs, sides, strict=True) if v is not None]
     return heard.d, h, heard.loss
 
 

@@ -167,8 +167,8 @@ class _Hearing:
     def __init__(self, shared: SharedModel, bases: Bases) -> None:
         sides = shared.bases(bases, 0)
         dtype = shared.loss_dtype
-        u_Hr = sides[0][0][:-1].t().to(dtype)
-        self._stream_Vr = shared.scored_head.of_stream(slice(None), u_Hr * shared.norm_gain()[:, None])
+        gained_Hr = shared.target(bases) * shared.norm_gain()[:, None]
+        self._stream_Vr = shared.scored_head.of_stream(slice(None), gained_Hr)
         self._v = [v.to(dtype) for _, v in sides if v is not None]
         self._d: list[Tensor] = []
         self._h: list[list[Tensor]] = []

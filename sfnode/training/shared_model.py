@@ -87,6 +87,11 @@ class SharedModel:
             self._bases.popitem(last=False)
         return self._bases[key]
 
+    def target(self, bases: Bases) -> Tensor:
+        """Return the target of a dense core's basis (SPEC 4.6), [H, core_rows] in the loss dtype."""
+        entries, exp = bases.target()
+        return torch.from_numpy(entries).to(self.device, self.loss_dtype) * 2.0**exp
+
     def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
         """Return the logits of the label words after each prompt, [N, labels] in the loss dtype."""
         with self.pass_context.reading(rows.last, rows.tokens.numel()):

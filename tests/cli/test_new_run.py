@@ -41,11 +41,11 @@ def test_init__run_with_data__names_the_basis_that_it_writes_and_says_what_it_to
     assert manifest.method.basis_sha256 == hashlib.sha256((tmp_path / "a.basis").read_bytes()).hexdigest()
     assert stored_basis.read_bases(manifest, tmp_path / "a.basis").manifest == manifest
     numbers = f"{manifest.numbers - 1:,} numbers of {manifest.method.number_bits} bits"
-    took = "from one forward pass a row; the basis took 1,024 forward rows"
+    took = "from one forward pass a row; the basis took 1,088 forward and 64 backward rows"
     assert f"method   the gradient by {numbers} {took}" in outcome.stdout
     again = call("init", *DEMO, "--out", tmp_path / "b.run", "--owner-key", tmp_path / "owner.key", "--json")
     told = json.loads(again.stdout)
-    assert (told["basis"], told["calibration_rows"]) == (str(tmp_path / "b.basis"), 1_024)
+    assert (told["basis"], told["calibration_rows"]) == (str(tmp_path / "b.basis"), 1_088)
     assert (tmp_path / "b.basis").read_bytes() == (tmp_path / "a.basis").read_bytes()  # same choices, same bytes
 
 

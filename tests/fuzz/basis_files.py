@@ -14,9 +14,9 @@ from tests.fuzz.verdicts import reason_of
 from tests.vectors.basis_file_cases import TWO
 from tests.vectors.runs import DENSE
 
-_MAGIC = b"sfnode/basis/3\n\0"
-_EXPONENTS = 3  # of DENSE: one for U, and one for each of two V
-_ENTRIES = 3 * 2 + 2 * 2 + 1 * 2  # U, then V of 2 and of 1 inputs
+_MAGIC = b"sfnode/basis/4\n\0"
+_EXPONENTS = 5  # of DENSE: one for the target, and two for each of two tensors
+_ENTRIES = 3 * (3 * 2) + 2 * 2 + 1 * 2  # the target and two U, and V of 2 and of 1 inputs
 
 
 def _manifest(data: bytes) -> Manifest:
@@ -43,20 +43,22 @@ def _is_accepted(manifest: Manifest, data: bytes) -> bool:
     else:
         reason = ""
         assert encode_basis(content) == data
-        assert content.u.shape == (3, 2) and [each.shape for each in content.v] == [(2, 2), (1, 2)]
+        assert content.target.shape == (3, 2)
+        shapes = [(each.u.shape, None if each.v is None else each.v.shape) for each in content.tensors]
+        assert shapes == [((3, 2), (2, 2)), ((3, 2), (1, 2))]
     assert reason in ("", "BASIS")
     return not reason
 
 
 def basis_seeds() -> Iterator[bytes]:
     """A good file, its bounds, and each fault."""
-    good = _MAGIC + b"\x3c\xc4\x00" + bytes(_ENTRIES - 2) + b"\x7f\x81"
+    good = _MAGIC + b"\x3c\xc4\x00\x3c\xc4" + bytes(_ENTRIES - 2) + b"\x7f\x81"
     yield good
     yield good[:-1]
     yield good + b"\0"
-    yield good.replace(b"basis/3", b"basis/2")
+    yield good.replace(b"basis/4", b"basis/3")
     yield TWO.encoded()  # for other tensors
-    for offset, byte in ((14, 0), (16, 61), (16, 0xC3), (17, 0xC3), (18, 61), (18, 0x80), (19, 0x80), (30, 0x80)):
+    for offset, byte in ((14, 0), (16, 61), (16, 0xC3), (17, 0xC3), (20, 61), (20, 0x80), (21, 0x80), (30, 0x80)):
         yield good[:offset] + bytes([byte]) + good[offset + 1 :]
     yield b""
 

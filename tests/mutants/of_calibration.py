@@ -8,8 +8,10 @@ from tests.mutants.patch import Edit
 
 _FOUND = "sfnode.training.calibration.found_basis"
 _RATE = "sfnode.training.calibration.learning_rate"
+_MEASURED = "sfnode.training.calibration.measured_path"
 _PROBE = "sfnode.training.model.layer_probe"
 _END = "tests/training/test_stream_end.py::"
+_PATH = "tests/training/test_measured_path.py::"
 _ESTIMATE = "sfnode.training.dense_estimate"
 _DENSE_BASIS = "tests/training/test_dense_basis.py::"
 _DENSE_ESTIMATE = "tests/training/test_dense_estimate.py::"
@@ -45,6 +47,18 @@ BASES = (
                 + "test_calibrate__first_token_a_thousand_times_as_long__v_does_not_make_it_longer_than_others",
             )
         ),
+    ),
+    Mutant(
+        name="what-later-layers-do-forgotten",
+        breaks="a layer's moves arrive by a third, and along other contrasts than the message says",
+        edits=(Edit(_FOUND, "calibrate", "measured or [target_Hr] * len(moving)", "[target_Hr] * len(moving)"),),
+        detector=Tests((_PATH + "test_calibrate__label_words__layers_have_sides_of_their_own",)),
+    ),
+    Mutant(
+        name="sum-of-derivatives-for-their-mean",
+        breaks="the more rows measure the path of a move, the shorter each step is",
+        edits=(Edit(_MEASURED, "measured_sides", "derivative_rH / len(data.examples)", "derivative_rH"),),
+        detector=Tests((_PATH + "test_measured_sides__a_move_along_a_column__moves_the_logits_by_that_contrast",)),
     ),
     Mutant(
         name="decisions-drowned-by-words",

@@ -245,8 +245,8 @@ def test_manifest__task_of_mixed_kinds__is_refused(task: dict[str, Any], text: s
 
 
 def test_manifest__file_of_a_basis_too_large_to_serve__is_refused() -> None:
-    cols = (1 << 24) - 18  # 18 + 15 x rows + cols
-    largest = {"name": "a", "kind": "matrix", "rows": 1 << 24, "cols": cols}
+    cols = (1 << 24) - 19  # 19 + 2 x 15 x rows + cols
+    largest = {"name": "a", "kind": "matrix", "rows": 1 << 23, "cols": cols}
     data = manifest_data(core="dense", rank=1, core_rows=15, tensors=[largest])
     assert basis_bytes(checked(data)) == limits.BASIS_BYTES_MAX
     above = [{**largest, "cols": cols + 1}]
@@ -266,7 +266,7 @@ def test_manifest__transposed_tensor__has_its_columns_as_outputs() -> None:
     matrix = {"name": "b", "kind": "matrix", "rows": 24, "cols": 7}
     manifest = small_manifest(core="dense", tensors=[turned, matrix])
     assert basis_bytes(manifest) == basis_bytes(small_manifest(core="dense", tensors=[matrix, turned]))
-    assert basis_bytes(manifest) == 16 + 3 + 2 * 24 + 4 * (5 + 7)
+    assert basis_bytes(manifest) == 16 + 5 + 3 * 2 * 24 + 4 * (5 + 7)
 
 
 # --- dense cores
@@ -279,7 +279,7 @@ def test_manifest__dense_core__is_valid_and_counts_a_number_for_each_coordinate_
     assert coefficient_count(manifest) == 17 * 40
     assert coefficient_max(manifest) == 1_024 * 16 * 127  # all authors, all rows: the weight is not in the sums
     assert view_max(manifest) == 40 * 500 * 127 * 2 * 4 * 127**2
-    assert basis_bytes(manifest) == 16 + 1 + 2 + 2 * 24 + 4 * (16 + 16)
+    assert basis_bytes(manifest) == 16 + 5 + 3 * 2 * 24 + 4 * (16 + 16)
 
 
 BROKEN_DENSE: list[tuple[dict[str, Any], str]] = [

@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     outcome = call("init", *DEMO, "--out", folder / "a.run")
     assert outcome.code == 0, outcome
-    assert "the basis took 1,024 forward rows" in outcome.stdout
+    assert "the basis took 1,088 forward and 64 backward rows" in outcome.stdout
     assert f"--basis {folder / 'a.basis'}" in outcome.stdout
     return folder
 

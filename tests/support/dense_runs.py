@@ -15,7 +15,7 @@ from protocol.run.manifest import Manifest, SignedManifest, TensorKind, checked,
 from protocol.run.method import ScheduleKind
 from protocol.schema import to_plain
 from protocol.subspace.basis_file import BasisContent, encode_basis
-from protocol.subspace.directions import Int8Array
+from protocol.subspace.directions import Basis, Int8Array
 from sfnode.run.manifest_builder import dense_method_of
 from sfnode.storage.stored_basis import DenseSettings
 from tests.support.daemons import demo_run
@@ -38,9 +38,12 @@ def made_up_basis(manifest: Manifest, number: int = 7) -> bytes:
         (each.cols, each.rows) if each.kind is TensorKind.TRANSPOSED else (each.rows, each.cols)
         for each in manifest.tensors
     ]
-    u = side(shapes[0][0], method.core_rows)
-    v = tuple(side(inputs, method.rank) for _, inputs in shapes)
-    return encode_basis(BasisContent(u=u, u_exp=_U_EXP, v=v, v_exps=(_V_EXP,) * len(v)))
+    target = side(shapes[0][0], method.core_rows)
+    tensors = [
+        Basis(u=side(outputs, method.core_rows), v=side(inputs, method.rank), u_exp=_U_EXP, v_exp=_V_EXP)
+        for outputs, inputs in shapes
+    ]
+    return encode_basis(BasisContent(target=target, target_exp=_U_EXP, tensors=tuple(tensors)))
 
 
 def with_basis(manifest: Manifest, *, learning_rate: float = 0.1, number: int = 7) -> tuple[Manifest, bytes]:

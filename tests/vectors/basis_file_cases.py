@@ -11,6 +11,7 @@ import numpy as np
 
 from protocol.run.manifest import Manifest
 from protocol.subspace.basis_file import EXP_MAX, MAGIC, BasisContent, decode_basis_untrusted, encode_basis
+from protocol.subspace.directions import Basis
 from tests.vectors.notation import Case, case, judged
 from tests.vectors.runs import dense_run
 
@@ -19,23 +20,27 @@ Side: TypeAlias = tuple[list[list[int]], int]  # entries, exponent
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """U, and the V of each tensor. ``turned``: the numbers of the transposed ones."""
+    """The target, and U and V of each tensor. ``turned``: the numbers of the transposed ones."""
 
-    u: Side
-    v: tuple[Side, ...]
+    target: Side
+    tensors: tuple[tuple[Side, Side], ...]
     turned: tuple[int, ...] = ()
 
     def encoded(self) -> bytes:
         """The file of this basis."""
-        (u, u_exp), (v, v_exps) = self.u, zip(*self.v, strict=True)
-        sides = tuple(np.array(each, np.int8) for each in v)
-        return encode_basis(BasisContent(u=np.array(u, np.int8), u_exp=u_exp, v=sides, v_exps=tuple(v_exps)))
+        tensors = tuple(
+            Basis(u=np.array(u, np.int8), v=np.array(v, np.int8), u_exp=u_exp, v_exp=v_exp)
+            for (u, u_exp), (v, v_exp) in self.tensors
+        )
+        target, target_exp = self.target
+        return encode_basis(BasisContent(target=np.array(target, np.int8), target_exp=target_exp, tensors=tensors))
 
     def manifest(self, data: bytes) -> Manifest:
         """A run that names ``data`` and whose tensors have these shapes."""
-        outputs, method = len(self.u[0]), {"rank": len(self.v[0][0][0]), "core_rows": len(self.u[0][0])}
+        outputs = len(self.target[0])
+        method = {"rank": len(self.tensors[0][1][0][0]), "core_rows": len(self.target[0][0])}
         tensors = []
-        for number, (v, _) in enumerate(self.v):
+        for number, (_, (v, _exp)) in enumerate(self.tensors):
             is_turned = number in self.turned
             rows, cols = (len(v), outputs) if is_turned else (outputs, len(v))
             kind = "transposed" if is_turned else "matrix"
@@ -45,8 +50,24 @@ class Sides:
 
 
 # Of SPEC 4.6: a 2 x 1 matrix and a transposed tensor of 3 x 2, with cores of 1 x 2.
-EXAMPLE = Sides(u=([[3], [-4]], 2), v=(([[5, -6]], -7), ([[1, -2], [7, 8], [0, -1]], -3)), turned=(1,))
-TWO = Sides(u=([[1, -2], [3, -4], [5, -6]], 1), v=(([[7, -8], [-1, 2]], -2), ([[-7, 8], [2, 5]], 0)), turned=(1,))
+EXAMPLE = Sides(
+    target=([[2], [-3]], 1),
+    tensors=((([[3], [-4]], 2), ([[5, -6]], -7)), (([[-1], [9]], 0), ([[1, -2], [7, 8], [0, -1]], -3))),
+    turned=(1,),
+)
+TWO = Sides(
+    target=([[9, 8], [-7, 6], [5, 0]], -3),
+    tensors=(
+        (([[1, -2], [3, -4], [5, -6]], 1), ([[7, -8], [-1, 2]], -2)),
+        (([[4, 2], [-9, 3], [6, -1]], 3), ([[-7, 8], [2, 5]], 0)),
+    ),
+    turned=(1,),
+)
+
+
+def _one(target: Side, u: Side, v: Side) -> Sides:
+    """The basis of one matrix."""
+    return Sides(target=target, tensors=((u, v),))
 
 
 def basis_files() -> Iterator[Case]:
@@ -56,11 +77,11 @@ def basis_files() -> Iterator[Case]:
         "a matrix and a transposed tensor": TWO,
         "a transposed tensor first": replace(TWO, turned=(0,)),
         "transposed tensors alone": replace(TWO, turned=(0, 1)),
-        "largest entries, both signs": Sides(u=([[127, -127]], 0), v=(([[-127, 127], [0, 127]], 0),)),
-        "largest exponents": Sides(u=([[1]], EXP_MAX), v=(([[1]], -EXP_MAX),)),
-        "largest exponents, the other sign": Sides(u=([[1]], -EXP_MAX), v=(([[1]], EXP_MAX),)),
-        "more rows than columns of the core": Sides(u=([[1, 2, 3]], 4), v=(([[5]], 6),)),
-        "zeros": Sides(u=([[0]], 0), v=(([[0]], 0),)),
+        "largest entries, both signs": _one(([[-127, 127]], 0), ([[127, -127]], 0), ([[-127, 127], [0, 127]], 0)),
+        "largest exponents": _one(([[1]], EXP_MAX), ([[1]], EXP_MAX), ([[1]], -EXP_MAX)),
+        "largest exponents, the other sign": _one(([[1]], -EXP_MAX), ([[1]], -EXP_MAX), ([[1]], EXP_MAX)),
+        "more rows than columns of the core": _one(([[7, 8, 9]], 0), ([[1, 2, 3]], 4), ([[5]], 6)),
+        "zeros": _one(([[0]], 0), ([[0]], 0), ([[0]], 0)),
     }
     for name, sides in good.items():
         data = sides.encoded()
@@ -78,16 +99,17 @@ def _faults(data: bytes) -> dict[str, bytes]:
     return {
         "rule 4.6.2: no bytes": b"",
         "rule 4.6.2: the magic alone": MAGIC,
-        "rule 4.6.2: another magic": data.replace(b"basis/3", b"basis/2"),
+        "rule 4.6.2: another magic": data.replace(b"basis/4", b"basis/3"),
         "rule 4.6.2: a byte too few": data[:-1],
         "rule 4.6.2: a byte too many": data + b"\0",
-        "rule 4.6.2: another U for each tensor": data[:25] + data[19:],
-        "rule 4.6.3: the exponent of U above": changed(16, EXP_MAX + 1),
-        "rule 4.6.3: the exponent of U below": changed(16, -EXP_MAX - 1),
-        "rule 4.6.3: the exponent of the last V above": changed(18, EXP_MAX + 1),
-        "rule 4.6.3: the exponent of the last V below": changed(18, -EXP_MAX - 1),
-        "rule 4.6.3: an exponent of -128": changed(17, -128),
-        "rule 4.6.3: an entry of -128, in U": changed(19, -128),
+        "rule 4.6.2: one U for all tensors": data[:-10] + data[-4:],
+        "rule 4.6.3: the target's exponent above": changed(16, EXP_MAX + 1),
+        "rule 4.6.3: the target's exponent below": changed(16, -EXP_MAX - 1),
+        "rule 4.6.3: the exponent of the first U above": changed(17, EXP_MAX + 1),
+        "rule 4.6.3: the exponent of the last V above": changed(20, EXP_MAX + 1),
+        "rule 4.6.3: an exponent of -128": changed(18, -128),
+        "rule 4.6.3: an entry of -128, in the target": changed(21, -128),
+        "rule 4.6.3: an entry of -128, in the first U": changed(27, -128),
         "rule 4.6.3: an entry of -128, in the last V": data[:-1] + b"\x80",
     }
 
@@ -96,7 +118,8 @@ def _case(name: str, manifest: Manifest, data: bytes, *, is_good: bool) -> Case:
     def members() -> dict[str, Any]:
         content = decode_basis_untrusted(manifest, data)
         assert encode_basis(content) == data
-        return {"bases": [_plain(content, index) for index in range(len(manifest.tensors))]}
+        target = {"target": content.target.tolist(), "target_exp": content.target_exp}
+        return target | {"bases": [_plain(content, index) for index in range(len(manifest.tensors))]}
 
     found = judged(members)
     assert found["reason"] == (None if is_good else "BASIS"), (name, found)
@@ -106,6 +129,6 @@ def _case(name: str, manifest: Manifest, data: bytes, *, is_good: bool) -> Case:
 
 
 def _plain(content: BasisContent, index: int) -> dict[str, Any]:
-    basis = content.basis(index)
+    basis = content.tensors[index]
     assert basis.v is not None
     return {"u": basis.u.tolist(), "v": basis.v.tolist(), "u_exp": basis.u_exp, "v_exp": basis.v_exp}

@@ -21,7 +21,7 @@ Tokens: TypeAlias = tuple[int, ...]
 Row: TypeAlias = tuple[int, tuple[Tokens, ...]]  # label, candidates
 
 _VOCABULARY, _HIDDEN, _INPUTS, _RANK = 5, 4, 3, 2
-_U_EXP, _V_EXP = -5, -6
+_TARGET_EXP, _V_EXP = -5, -6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def _head(number: int, factor: float = 1.0) -> _Head:
 
 
 def _sides(core_rows: int) -> tuple[Any, Any]:
-    """U and V, in integers."""
+    """The target and V, in integers."""
     chance = np.random.default_rng(core_rows)
     return chance.integers(-99, 100, (_HIDDEN, core_rows)), chance.integers(-99, 100, (_INPUTS, _RANK))
 
@@ -86,11 +86,11 @@ def _candidates(name: str, head: _Head, rows: Sequence[Row]) -> Case:
     hidden = torch.zeros(*batch.tokens.shape, _HIDDEN, dtype=torch.float64)
     hidden.view(-1, _HIDDEN)[batch.positions] = streams
     linear = torch.nn.Linear(_HIDDEN, _VOCABULARY, bias=False, dtype=torch.float64)
-    u, _ = _sides(core_rows)
+    target, _ = _sides(core_rows)
     with torch.inference_mode():
         linear.weight.copy_(head.embedding)
         output = OutputHead(linear, "head", PassContext(), LogitScale(factor=head.factor))
-        side_Hr = torch.from_numpy(u).double() * 2.0**_U_EXP * head.gain[:, None]
+        side_Hr = torch.from_numpy(target).double() * 2.0**_TARGET_EXP * head.gain[:, None]
         d_Pr, _ = scoring.candidate_residuals(hidden, output, batch, side_Hr)
     inputs = _inputs(count)
     read = iter(zip(streams, inputs, strict=True))
@@ -100,7 +100,7 @@ def _candidates(name: str, head: _Head, rows: Sequence[Row]) -> Case:
     ]
     given: dict[str, Any] = {"kind": "completion" if batch.options == 1 else "choice", "rows": listed}
     given |= {"embedding": [_floats(row) for row in head.embedding], "factor": float_text(head.factor)}
-    given |= {"gain": _floats(head.gain), "u": u.tolist(), "u_exp": _U_EXP}
+    given |= {"gain": _floats(head.gain), "target": target.tolist(), "target_exp": _TARGET_EXP}
     return _case(name, given, d_Pr, inputs, len(rows))
 
 

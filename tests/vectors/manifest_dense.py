@@ -90,16 +90,17 @@ def _broken(tensor: Data) -> Iterator[tuple[str, Data]]:
 def _bounds(tensor: Data) -> Iterator[Row]:
     """What a dense core makes of 1.4.7, 1.4.10, 1.4.11 and 1.4.14, at their limits."""
     for core_rows, tensors in ((127, 129), (128, 128)):  # with the rows: 2^14 numbers, and one more
-        rows = [{**tensor, "name": str(number)} for number in range(tensors)]
+        many = [{**tensor, "name": str(number)} for number in range(tensors)]
         wide = of_rows(core_rows, **{"method.rank": 1, "method.directions": 4, "task.batch_rows": 4})
         name = f"rule 1.4.14: 1 + {core_rows} x {tensors} numbers"
-        yield name, {**wide, "tensors": rows}, core_rows == 127
-    cols = (1 << 28) - 18 - 15 * (1 << 24)  # 18 + 15 x rows + cols: 2^28, and one more
+        yield name, {**wide, "tensors": many}, core_rows == 127
+    rows = 1 << 23
+    cols = (1 << 28) - 19 - 2 * 15 * rows  # 19 + 2 x 15 x rows + cols: 2^28, and one more
     for more in (0, 1):
-        row = of_rows(15, **{"method.rank": 1, "tensors.0.rows": 1 << 24, "tensors.0.cols": cols + more})
+        row = of_rows(15, **{"method.rank": 1, "tensors.0.rows": rows, "tensors.0.cols": cols + more})
         yield f"rule 1.4.7: a file of 2^28 + {more} bytes", row, more == 0
-        turned = {"tensors.0.kind": "transposed", "tensors.0.rows": cols + more, "tensors.0.cols": 1 << 24}
-        yield f"rule 1.4.7: a file of 2^28 + {more} bytes, transposed", row | turned, more == 0
+    turned = {"tensors.0.kind": "transposed", "tensors.0.rows": cols, "tensors.0.cols": rows}
+    yield "rule 1.4.7: a file of 2^28 bytes, transposed", of_rows(15, **{"method.rank": 1}, **turned), True
     yield "rule 1.4.7: no file, no bound", {"tensors.0.rows": 1 << 24, "method.rank": 64}, True
     for core_rows in (63, 64):  # 2^20 x (1 + core_rows)
         row = of_rows(core_rows, **{"method.rank": 1, "steps": 1 << 20, "schedule.weight_start": 1})

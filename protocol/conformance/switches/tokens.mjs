@@ -4,7 +4,7 @@ import { of } from "./table.mjs";
 
 export const SWITCHES_OF_TOKENS = of("tokens.mjs", "tokens.json", [
   ["5.5", "a line may end with 0d", "/\\r\\n|\\r|\\n/", "/\\n/"],
-  ["5.5", "lines of white space are skipped", '.filter((line) => line.trim() !== "")'],
+  ["5.5", "lines of white space are skipped", ".filter((line) => !WHITE.test(line))"],
   ["5.5", "fields are texts", "for (const name of named) demand(isText(row.get(name)), name);"],
   ["5.5", "no surrogates", " && value.isWellFormed();", ";"],
   ["5.5", "two choices at least", " && choices.length >= 2"],

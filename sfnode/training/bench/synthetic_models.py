@@ -17,7 +17,7 @@ from protocol.limits import DIRECTIONS_MAX
 from protocol.run import FORMAT, CoreKind, Manifest, TaskKind, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, BasisContent, Int8Array, words
+from protocol.subspace import Bases, Basis, BasisContent, Int8Array, words
 from sfnode.training.calibration import moving_tensors
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
@@ -199,9 +199,9 @@ def _dense_bases(manifest: Manifest) -> Bases:
         drawn = words(3, length * columns, _STREAM).astype(np.int64) % 255 - 127
         return drawn.astype(np.int8).reshape(length, columns)
 
-    v = tuple(side(each.cols, _DENSE_RANK) for each in tensors)
-    exps = (_DENSE_EXP,) * len(v)
-    return Bases(manifest, BasisContent(u=side(tensors[0].rows, 1), u_exp=_DENSE_EXP, v=v, v_exps=exps))
+    u = side(tensors[0].rows, 1)
+    of_tensors = [Basis(u=u, v=side(each.cols, _DENSE_RANK), u_exp=_DENSE_EXP, v_exp=_DENSE_EXP) for each in tensors]
+    return Bases(manifest, BasisContent(target=u, target_exp=_DENSE_EXP, tensors=tuple(of_tensors)))
 
 
 def random_data(rows: int, tokens: int) -> TaskData:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from protocol.errors import OperatorError
 from protocol.run import TensorSpec
 from protocol.subspace import words
 from sfnode.training.dense_estimate import last_places
@@ -52,11 +53,6 @@ class Look:
     excess: Tensor
     spread: Tensor
     size: float
-
-    @property
-    def is_finite(self) -> bool:
-        """Return whether the model gave finite numbers."""
-        return all(bool(each.isfinite().all()) for each in (self.logits, self.likely, self.excess, *self.inputs))
 
 
 class _Looking:
@@ -176,11 +172,17 @@ class _Looking:
 def look_at(
     shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, on_progress: Callable[[int, int], None]
 ) -> Look:
-    """Pass all examples forward once, by length, and listen to the layers of ``tensors``."""
+    """Pass all examples forward once, by length, and listen to the layers of ``tensors``.
+
+    OperatorError: the model gives numbers that are not finite.
+    """
     attach(shared.model, tensors, shared.pass_context)
     looking, done = _Looking(shared, tensors, data), 0
     for examples in chunks_of(data.examples, EVALUATION_TOKENS // 4):  # to tell of progress
         looking.take(examples)
         done += len(examples)
         on_progress(done, len(data.examples))
-    return looking.look()
+    look = looking.look()
+    if not all(bool(each.isfinite().all()) for each in (look.logits, look.likely, look.excess, *look.inputs)):
+        raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
+    return look

@@ -1,12 +1,14 @@
 """Find the basis of a dense core by forward passes over examples whose labels are not looked at.
 
 A third of the layers that write to the residual stream get the core (`moving_tensors`). V has the leading directions
-of a layer's inputs at the tokens that are read, scaled to variance one. U has directions of the stream's end:
+of a layer's inputs at the tokens that are read, scaled to variance one. The target has directions of the stream's end:
 
-* With label words, one for each contrast between them, which moves its logits by one contrast.
-* With candidates, the leading directions in which a move changes the loss, over their root mean square.
+* With label words, one for each contrast between them, which moves its logits by one contrast. A layer's U is what
+  makes such a move arrive through the layers after it (`measured_sides`).
+* With candidates, the leading directions in which a move changes the loss, over their root mean square. They are each
+  layer's U, too: the direct path.
 
-So the loss has curvature one along each column of U: at even predictions (elsewhere at most half the number of label
+So the loss has curvature one along each column: at even predictions (elsewhere at most half the number of label
 words), for texts where the model is now. The largest eigenvalue of all layers' V^T x together is then the largest
 curvature by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels
 that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss.
@@ -20,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
-from protocol.subspace import BasisContent, Int8Array, answer_draws, words
+from protocol.subspace import Basis, BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
 from sfnode.training.calibration.learning_rate import Progress, suited_rate, trial_passes
+from sfnode.training.calibration.measured_path import measured_sides
 from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
@@ -36,10 +38,12 @@ from sfnode.training.task import Example, TaskData
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE = 1.5
 _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
+_MEASURED_NOISE_ROWS = 32  # the same with a measured path
 _NOISE_ROWS_MIN = 16  # where the rate is halved: steps of few rows are bounded by it, too
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards; twice as many with short answers
 _PROMPTS_AT_ONCE = 32  # to tell of progress
 EXAMPLES = 256
+_PATH_EXAMPLES = 64  # that the path of a move is measured with
 EXAMPLES_MIN = 32  # fewer say too little about the inputs to come
 _RANK = 64
 _RANK_MIN = 8
@@ -66,6 +70,7 @@ class FoundBasis:
         tensors: that have a core, in the order of the manifest.
         learning_rate: that suits the basis.
         rows: that went through the model to find it.
+        backward_rows: that went back through it, to its activations; 0 where the layers take the direct path.
         drawn: the answers that it was found with, one to a prompt; none where the run has labels or texts.
     """
 
@@ -74,6 +79,7 @@ class FoundBasis:
     settings: DenseSettings
     learning_rate: float
     rows: int
+    backward_rows: int
     drawn: tuple[Drawn, ...] = ()
 
 
@@ -100,17 +106,14 @@ def calibrate(
     moving = moving_tensors(writers_of(shared, tensors), has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    data, looked = replace(data, examples=tuple(examples)), len(drawn) + len(examples)
+    data, path = replace(data, examples=tuple(examples)), spread_out(examples, _PATH_EXAMPLES) if labels else []
+    looked = len(drawn) + len(examples) + len(path)
     total = looked + trial_passes(data)
     look = look_at(shared, moving, data, lambda more, _: on_progress(len(drawn) + more, total))
-    if not look.is_finite:
-        raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
-    core_rows_max = _SHORT_CORE_ROWS if is_short else _CORE_ROWS
-    u_Hr = _label_sides(shared, data.label_tokens, look.size) if labels else _leading_excess(look, core_rows_max)
-    rank, core_rows = _RANK, u_Hr.shape[1]
-    while len(moving) * rank * core_rows >= DENSE_NUMBERS_MAX:
-        rank //= 2
-    if rank < _RANK_MIN:
+    target_Hr = _target(shared, data.label_tokens, look, _SHORT_CORE_ROWS if is_short else _CORE_ROWS)
+    core_rows = target_Hr.shape[1]
+    rank = _rank(len(moving) * core_rows)
+    if rank is None:
         return None
     population = _beginnings if is_short else _all_tokens
     sides = [
@@ -118,12 +121,13 @@ def calibrate(
     ]
     h_Pk = torch.cat([x.double() @ _doubles(*side) for x, side in zip(look.inputs, sides, strict=True)], dim=1)
     if len(look.excess):
-        u_Hr *= _Gradients(look, u_Hr, h_Pk).lengths()
-    u, u_exp = _entries(u_Hr)
-    gradients = _Gradients(look, _doubles(u, u_exp), h_Pk)
+        target_Hr *= _Gradients(look, target_Hr, h_Pk).lengths()
+    of_path, seen = replace(data, examples=tuple(path)), looked - len(path)
+    measured = measured_sides(shared, moving, of_path, lambda more: on_progress(seen + more, total)) if path else None
+    content = _content_of(target_Hr, measured or [target_Hr] * len(moving), sides)
+    gradients = _Gradients(look, _doubles(content.target, content.target_exp), h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows), bits)
     clip = (1 << bits - 1) - 1
-    content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
     # With candidates, gradients are measured for a stream of size one
     size = 1.0 if labels else look.size
     rate = RATE / max(gradients.curvature(), _TINY) / size
@@ -133,6 +137,7 @@ def calibrate(
         shared, moving, content, data, (rate, size), lambda more, all_: on_progress(looked + more, looked + all_)
     )
     noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
+    noise_rows = _MEASURED_NOISE_ROWS if measured else noise_rows
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
     )
@@ -141,9 +146,18 @@ def calibrate(
         tensors=moving,
         settings=settings,
         learning_rate=rate,
-        rows=len(look.example) + rows,
+        rows=len(look.example) + len(path) + rows,
+        backward_rows=len(path) if measured else 0,
         drawn=tuple(drawn),
     )
+
+
+def _rank(rows: int) -> int | None:
+    """Return the rank of cores with so many rows in all; None where a message cannot hold their numbers."""
+    rank = _RANK
+    while rows * rank >= DENSE_NUMBERS_MAX:
+        rank //= 2
+    return rank if rank >= _RANK_MIN else None
 
 
 def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
@@ -172,12 +186,17 @@ def _answered(shared: SharedModel, data: TaskData, most: int, on_progress: Progr
     return replace(data, examples=tuple(examples)), drawn
 
 
-def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:
-    """Return columns that move the label words' logits by one contrast each at the end of a stream of this size."""
+def _target(shared: SharedModel, label_tokens: Sequence[int], look: Look, most: int) -> Tensor:
+    """Return columns that move the label words' logits by one contrast each at the end of the stream, fp64[H, r].
+
+    Without label words the leading ones, at most ``most`` (`_leading_excess`).
+    """
+    if not label_tokens:
+        return _leading_excess(look, most)
     tokens_L = torch.tensor(label_tokens, device=shared.device)
-    stream_LH = shared.scored_head.of_stream(tokens_L, shared.norm_gain()).cpu().double() / size
-    sides_Hr: Tensor = torch.linalg.pinv(stream_LH - stream_LH.mean(dim=0)) @ contrasts(len(label_tokens))
-    return sides_Hr
+    stream_LH = shared.scored_head.of_stream(tokens_L, shared.norm_gain()).cpu().double() / look.size
+    target_Hr: Tensor = torch.linalg.pinv(stream_LH - stream_LH.mean(dim=0)) @ contrasts(len(label_tokens))
+    return target_Hr
 
 
 def _leading_excess(look: Look, most: int) -> Tensor:
@@ -256,6 +275,16 @@ def _leading(x_PI: Tensor, first_I: Tensor, rank: int) -> Tensor:
     scaled = vectors / (values + _RIDGE * values[1:].sum()).sqrt().clamp_min(_TINY)
     scaled = scaled - cut * first_I.outer(first_I @ scaled)
     return nn.functional.pad(scaled, (0, rank - scaled.shape[1]))
+
+
+def _content_of(target_Hr: Tensor, u_Hr: Sequence[Tensor], v: Sequence[tuple[Int8Array, int]]) -> BasisContent:
+    """Return the content of the file; ``u_Hr`` of each tensor, ``v`` as entries."""
+    target, target_exp = _entries(target_Hr)
+    tensors = [
+        Basis(u=entries, v=v_entries, u_exp=exp, v_exp=v_exp)
+        for (entries, exp), (v_entries, v_exp) in zip(map(_entries, u_Hr), v, strict=True)
+    ]
+    return BasisContent(target=target, target_exp=target_exp, tensors=tuple(tensors))
 
 
 def _entries(side: Tensor) -> tuple[Int8Array, int]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from protocol.run import TensorSpec
-from protocol.subspace import BasisContent
+from protocol.subspace import BasisContent, Int8Array
 from sfnode.training.dense_estimate import dense_term, hear
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import perturbed
@@ -53,18 +53,22 @@ def suited_rate(
     """
     (rate, size), (parts, steps, share) = theory, _steps_of(data)
     rows, done, planned = 0, 0, trial_passes(data)
-    u_Hr, *v = (
-        torch.from_numpy(entries).to(shared.device, shared.dtype) * 2.0**exp
-        for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
-    )
-    u, names = perturbed.with_spare_row(u_Hr), [tensor.name for tensor in tensors]
+
+    def side(entries: Int8Array | None, exp: int) -> torch.Tensor:
+        assert entries is not None, "a dense core is one of matrices"
+        return torch.from_numpy(entries).to(shared.device, shared.dtype) * 2.0**exp
+
+    target_Hr = side(content.target, content.target_exp).to(shared.loss_dtype)
+    u = [perturbed.with_spare_row(side(each.u, each.u_exp)) for each in content.tensors]
+    v = [side(each.v, each.v_exp) for each in content.tensors]
+    names = [tensor.name for tensor in tensors]
 
     def passed(part: Sequence[Example], core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
         """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
         nonlocal rows, done
-        terms = {tensor.name: dense_term(tensor, u, *at) for tensor, *at in zip(tensors, v, core, strict=False)}
+        terms = {tensor.name: dense_term(tensor, *at) for tensor, *at in zip(tensors, u, v, core, strict=False)}
         batches = (batch_of(data, examples, 1, shared.device) for examples in chunks_of(part, EVALUATION_TOKENS))
-        heard = [hear(shared, names, terms, batch, data.label_tokens, u_Hr.to(shared.loss_dtype)) for batch in batches]
+        heard = [hear(shared, names, terms, batch, data.label_tokens, target_Hr) for batch in batches]
         rows, done = rows + sum(example.rows for example in part), done + len(part)
         on_progress(done, planned)
         gradient = [

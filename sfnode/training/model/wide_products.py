@@ -57,13 +57,30 @@ def _wide(value: Any) -> Any:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x weight^T + bias. x: [..., I], weight: [O, I]."""
-    wide, wide_bias = _wide(weight), _wide(bias)
-    y = x.new_empty(*x.shape[:-1], weight.shape[0])
-    parts = (torch.split(each.reshape(-1, each.shape[-1]), _ROWS_AT_ONCE) for each in (x, y))
-    for part, result in zip(*parts, strict=True):
-        result.copy_(nn.functional.linear(part.float(), wide, wide_bias))
+    """Return x weight^T + bias, through which derivatives by x come as well. x: [..., I], weight: [O, I]."""
+    y: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return y
+
+
+class _Linear(torch.autograd.Function):
+    """Keeps the weight as it is held for the way back, and widens it there again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return x weight^T + bias."""
+        ctx.save_for_backward(weight)
+        wide, wide_bias = _wide(weight), _wide(bias)
+        y = x.new_empty(*x.shape[:-1], weight.shape[0])
+        parts = (torch.split(each.reshape(-1, each.shape[-1]), _ROWS_AT_ONCE) for each in (x, y))
+        for part, result in zip(*parts, strict=True):
+            result.copy_(nn.functional.linear(part.float(), wide, wide_bias))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        """Return the derivative by x."""
+        (weight,) = ctx.saved_tensors
+        return _linear(slopes[0], weight.t()), None, None
 
 
 def _add_product_(y: Tensor, x: Tensor, weight: Tensor) -> Tensor:
@@ -92,7 +109,7 @@ def _attend(query: Tensor, *others: Any, **settings: Any) -> Tensor:
 # Which argument has the rows, with the weight after it, and what takes the place of the function
 _PRODUCTS: Mapping[object, tuple[int, Callable[..., Tensor]]] = {
     nn.functional.linear: (0, _linear),
-    torch.addmm: (1, lambda base, x, weight: _add_product_(base.expand(len(x), weight.shape[1]).clone(), x, weight)),
+    torch.addmm: (1, lambda bias, x, weight: _linear(x, weight.t(), bias)),
     Tensor.addmm_: (1, _add_product_),
     nn.functional.scaled_dot_product_attention: (0, _attend),
     **dict.fromkeys((torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.__matmul__, Tensor.bmm), (0, _matmul)),
