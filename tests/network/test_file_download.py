@@ -42,7 +42,7 @@ from tests.support.network_nodes import (
 )
 
 OUTPUTS, INPUTS = 24, 40_000
-BASIS = hashlib.shake_256(b"basis").digest(18 + OUTPUTS + 8 * INPUTS)  # ten parts
+BASIS = hashlib.shake_256(b"basis").digest(19 + 2 * OUTPUTS + 8 * INPUTS)  # ten parts
 PARTS = -(-len(BASIS) // PART_BYTES_MAX)
 
 
