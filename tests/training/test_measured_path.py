@@ -110,5 +110,5 @@ def test_calibrate__model_that_lets_no_derivative_through__every_layer_takes_the
 
 def test_calibrate__label_words__layers_have_sides_of_their_own() -> None:
     found = calibrate(SharedModel(tiny_llama()), trainable_tensors(tiny_llama()), some_words(), 8, 8)
-    assert found is not None and found.settings.noise_rows == 32
+    assert found is not None and found.settings.noise_rows == 64
     assert not any(np.array_equal(each.u, found.content.target) for each in found.content.tensors)
