@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from protocol.crypto import RunId
 from protocol.errors import OperatorError
-from protocol.subspace import Bases
+from protocol.subspace import Bases, Int8Array
 from sfnode.training.allocator import giving_back_freed_memory
 from sfnode.training.model import Weight, WeightSwitch, layer_probe, loading, perturbed, quantised, wide_products
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
@@ -75,12 +75,11 @@ class SharedModel:
         if key not in self._bases:
             pairs: list[tuple[Tensor, Tensor | None]] = []
             for basis in (bases.of(epoch, index) for index in range(len(bases.manifest.tensors))):
-                u = torch.from_numpy(basis.u).to(self.device, self.dtype) * 2.0**basis.u_exp
+                u = self.side(basis.u, basis.u_exp)
                 if basis.v is None:
                     pairs.append((u, None))
                 else:
-                    v = torch.from_numpy(basis.v).to(self.device, self.dtype) * 2.0**basis.v_exp
-                    pairs.append((perturbed.with_spare_row(u), v))
+                    pairs.append((perturbed.with_spare_row(u), self.side(basis.v, basis.v_exp)))
             self._bases[key] = tuple(pairs)
         self._bases.move_to_end(key)
         while len(self._bases) > BASES_KEPT:
@@ -89,8 +88,11 @@ class SharedModel:
 
     def target(self, bases: Bases) -> Tensor:
         """Return the target of a dense core's basis (SPEC 4.6), [H, core_rows] in the loss dtype."""
-        entries, exp = bases.target()
-        return torch.from_numpy(entries).to(self.device, self.loss_dtype) * 2.0**exp
+        return self.side(*bases.target()).to(self.loss_dtype)
+
+    def side(self, entries: Int8Array, exp: int) -> Tensor:
+        """Return one side of a basis in the model's dtype on its device; exact, as bytes fit into every dtype."""
+        return torch.from_numpy(entries).to(self.device, self.dtype) * 2.0**exp
 
     def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
         """Return the logits of the label words after each prompt, [N, labels] in the loss dtype."""

@@ -55,6 +55,17 @@ BASES = (
         detector=Tests((_PATH + "test_calibrate__label_words__layers_have_sides_of_their_own",)),
     ),
     Mutant(
+        name="first-u-taken-for-the-target",
+        breaks="nodes measure texts along the U of one layer, and not along what the file names for it",
+        edits=(Edit(_ESTIMATE, "row_gradients", "shared.target(bases)", "sides[0][0][:-1].t().to(dtype)"),),
+        detector=Tests(
+            (
+                _DENSE_ESTIMATE
+                + "test_row_gradients__u_of_a_layer_unlike_the_target__texts_are_measured_along_the_target",
+            )
+        ),
+    ),
+    Mutant(
         name="sum-of-derivatives-for-their-mean",
         breaks="the more rows measure the path of a move, the shorter each step is",
         edits=(Edit(_MEASURED, "measured_sides", "derivative_rH / len(data.examples)", "derivative_rH"),),

@@ -102,6 +102,17 @@ def side(entries: NDArray[np.int8] | None, exp: int) -> Tensor:
     return torch.from_numpy(entries).double() * 2.0**exp
 
 
+def test_row_gradients__u_of_a_layer_unlike_the_target__texts_are_measured_along_the_target() -> None:
+    data, found = some_texts(), []
+    for sign in (1, -1):
+        shared = SharedModel(tiny_llama())  # keeps the bases of a run that it has seen
+        bases, basis = dense_bases(shared, data)
+        turned = replace(basis.content, tensors=tuple(replace(each, u=sign * each.u) for each in basis.content.tensors))
+        zeros = np.zeros(CoefficientLayout(bases.manifest).size, dtype=np.int64)
+        found.append(measured(shared, data, Bases(bases.manifest, turned), zeros)[0])
+    assert torch.equal(*found) and bool(found[0].any())
+
+
 @pytest.mark.parametrize("labels", [2, 3, 6, 20])
 def test_contrasts__any_number_of_labels__are_orthogonal_and_sum_to_nothing(labels: int) -> None:
     found = contrasts(labels)

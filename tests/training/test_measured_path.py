@@ -35,7 +35,7 @@ def sides_of(shared: SharedModel, data: TaskData) -> list[Tensor] | None:
     return measured_sides(shared, moving(shared), data, lambda _done: None)
 
 
-def mean_contrasts(shared: SharedModel, data: TaskData, layer: nn.Module | None, move_H: Tensor) -> Tensor:
+def mean_contrasts(shared: SharedModel, data: TaskData, layer: nn.Module, move_H: Tensor) -> Tensor:
     """The mean of the label words' logits along each contrast, with the layer's output moved at the last token."""
     rows = batch_of(data, data.examples, 1, shared.device)
     assert isinstance(rows, RowBatch)
@@ -46,8 +46,7 @@ def mean_contrasts(shared: SharedModel, data: TaskData, layer: nn.Module | None,
         return y
 
     with ExitStack() as hooks, torch.inference_mode(), shared.pass_context.carrying({}, 1, rows.tokens.numel()):
-        if layer is not None:
-            hooks.enter_context(layer.register_forward_hook(moved))
+        hooks.enter_context(layer.register_forward_hook(moved))
         logits = shared.label_logits(rows, data.label_tokens).double()
     return (logits @ contrasts(len(data.label_tokens)) / len(data.label_tokens)).mean(dim=0)
 

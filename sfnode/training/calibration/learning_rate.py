@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from protocol.run import TensorSpec
-from protocol.subspace import BasisContent, Int8Array
+from protocol.subspace import BasisContent
 from sfnode.training.dense_estimate import dense_term, hear
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import perturbed
@@ -53,14 +53,9 @@ def suited_rate(
     """
     (rate, size), (parts, steps, share) = theory, _steps_of(data)
     rows, done, planned = 0, 0, trial_passes(data)
-
-    def side(entries: Int8Array | None, exp: int) -> torch.Tensor:
-        assert entries is not None, "a dense core is one of matrices"
-        return torch.from_numpy(entries).to(shared.device, shared.dtype) * 2.0**exp
-
-    target_Hr = side(content.target, content.target_exp).to(shared.loss_dtype)
-    u = [perturbed.with_spare_row(side(each.u, each.u_exp)) for each in content.tensors]
-    v = [side(each.v, each.v_exp) for each in content.tensors]
+    target_Hr = shared.side(content.target, content.target_exp).to(shared.loss_dtype)
+    u = [perturbed.with_spare_row(shared.side(each.u, each.u_exp)) for each in content.tensors]
+    v = [shared.side(each.v, each.v_exp) for each in content.tensors if each.v is not None]
     names = [tensor.name for tensor in tensors]
 
     def passed(part: Sequence[Example], core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
