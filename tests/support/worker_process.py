@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from protocol.run import Manifest
 from sfnode.children.child_program import Program
-from sfnode.worker.supervisor import LEAVE_S
 from sfnode.worker_protocol.messages import Evaluating, Message, MessageParser, Request, encode_frame
 from tests.support.fork_server import start_child
+
+_LEAVE_S: Final = 30.0  # an idle worker ends at once, a starved one was killed after the supervisor's half second
 
 
 class WorkerProcess:
@@ -22,7 +24,7 @@ class WorkerProcess:
         self.path = folder / "worker.sock"
         self._stderr = (folder / "worker.err").open("wb")
         arguments = ("--socket", str(self.path), "--threads", "1")
-        program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
+        program = Program(module="sfnode.training", arguments=arguments, leave_s=_LEAVE_S)
         self.process = start_child(program, stderr=self._stderr.fileno())
 
     def __enter__(self) -> WorkerProcess:
@@ -37,7 +39,7 @@ class WorkerProcess:
         assert self.process.stdout is not None
         self.process.stdin.close()
         try:
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=2 * _LEAVE_S)
         finally:
             self.process.kill()
             self.process.wait()

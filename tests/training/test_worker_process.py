@@ -231,10 +231,10 @@ def test_worker__sigterm_or_sigkill__node_sees_the_end(number: int, code: int, t
     with WorkerProcess(tmp_path) as process:
         connection = process.connect()
         assert isinstance(connection.ask(EvaluateRequest()), WorkerFailure)  # it serves the connection
-        start = time.monotonic()
+        stopwatch = Stopwatch()
         process.process.send_signal(number)
         with pytest.raises((EOFError, ConnectionError)):
             connection.ask(EvaluateRequest())
-        assert process.process.wait(timeout=5) == code
-        assert time.monotonic() - start < 5
+        assert wait_for_end(process.process, 5) == code
+        assert stopwatch.seconds() < 5
         connection.close()
