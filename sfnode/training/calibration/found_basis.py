@@ -38,8 +38,7 @@ from sfnode.training.task import Example, TaskData
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE = 1.5
 _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
-_MEASURED_NOISE_ROWS = 64  # the same with a measured path: with 32 a lone author leaps, with 128 eight are slow
-_NOISE_ROWS_MIN = 16  # where the rate is halved: steps of few rows are bounded by it, too
+_FEW_NOISE_ROWS = 64  # with a measured path, or where the rate is halved: fewer let a lone author leap
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards; twice as many with short answers
 _PROMPTS_AT_ONCE = 32  # to tell of progress
 EXAMPLES = 256
@@ -136,8 +135,8 @@ def calibrate(
     rate, share, rows = suited_rate(
         shared, moving, content, data, (rate, size), lambda more, all_: on_progress(looked + more, looked + all_)
     )
-    noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
-    noise_rows = _MEASURED_NOISE_ROWS if measured else noise_rows
+    takes_few = data.judge is None and (measured is not None or share < 1)
+    noise_rows = _FEW_NOISE_ROWS if takes_few else _NOISE_ROWS
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
     )
