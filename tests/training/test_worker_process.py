@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +38,7 @@ from sfnode.worker_protocol.messages import (
 )
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.manifests import OWNER
+from tests.support.patience import Stopwatch, wait_for_end
 from tests.support.tiny_models import model_manifest
 from tests.support.worker_process import WorkerClient, WorkerProcess
 
