@@ -126,6 +126,18 @@ def test_first_gain__of_measured_products__is_the_size_from_which_on_all_gain(
     assert first_gain(gains) == rows
 
 
+@pytest.mark.parametrize(("usual", "disturbed", "rows"), [(0.3, 7.0, None), (7.0, 0.3, 1)])
+def test_rows_to_widen__busy_moment_while_it_measures__changes_nothing(
+    usual: float, disturbed: float, rows: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A processor with bf16 was taken for one without, and the node took three times as long for all its life."""
+    moments = iter([disturbed] * 5)
+    monkeypatch.setattr(wide_products, "product_seconds", lambda _rows, _weight: (next(moments, usual), 1.0))
+    rows_to_widen.cache_clear()
+    assert rows_to_widen(torch.bfloat16, "cpu", 1) == rows
+    rows_to_widen.cache_clear()
+
+
 def test_shared_model__on_a_processor_that_is_slow_in_16_bits__widens_the_products_of_its_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -135,8 +135,7 @@ def calibrate(
     rate, share, rows = suited_rate(
         shared, moving, content, data, (rate, size), lambda more, all_: on_progress(looked + more, looked + all_)
     )
-    takes_few = data.judge is None and (measured is not None or share < 1)
-    noise_rows = _FEW_NOISE_ROWS if takes_few else _NOISE_ROWS
+    noise_rows = _FEW_NOISE_ROWS if data.judge is None and (measured or share < 1) else _NOISE_ROWS
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
     )
