@@ -17,7 +17,7 @@ from tests.support.manifests import OWNER
 from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until
 
 pytest_plugins = ("tests.support.node_fixtures",)
-STEPS = 40
+STEPS = 200  # a fast machine made 40 in the first life, before it was stopped
 DATA = demo.data_file("reviews")
 
 
