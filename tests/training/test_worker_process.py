@@ -216,7 +216,9 @@ def test_worker__parents_end_of_standard_input__ends_it_at_once(tmp_path: Path) 
     with start as process:
         path = process.path
         assert path.stat().st_mode & 0o777 == 0o600
+        stopwatch = Stopwatch()
     assert process.process.returncode == 0
+    assert stopwatch.seconds() < 5
     assert not path.exists()
 
 
