@@ -38,7 +38,7 @@ from sfnode.training.task import Example, TaskData
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE = 1.5
 _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
-_FEW_NOISE_ROWS = 64  # with a measured path, or where the rate is halved: fewer let a lone author leap
+_FEW_NOISE_ROWS = 64  # with a measured path, or a lowered rate: fewer let a lone author leap
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards; twice as many with short answers
 _PROMPTS_AT_ONCE = 32  # to tell of progress
 EXAMPLES = 256

@@ -17,7 +17,7 @@ Theory = tuple[float, float]
 Progress = Callable[[int, int], None]  # called with the examples that are done, and how many there are
 _ARRIVES = (0.2, 2.0)  # least and largest share of a move that later layers leave
 _SMALL = 0.05  # nats by which a small step lowers the loss, if all of it arrives
-_HALVINGS_MAX = 8
+_SHARES = tuple(1 / parts for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256))  # of the rate, that are tried
 _TINY = 1e-12
 _PARTS_MAX, _PART_EXAMPLES = 4, 64
 _TRIAL_STEPS = 6  # as long as those of very many rows
@@ -47,7 +47,7 @@ def suited_rate(
 
     Later layers add to a move or undo a part of it: small steps down and up the gradient of some examples show how much
     of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
-    not stand for either. Then the rate is halved until a few steps do not raise the loss, each down the gradient of one
+    not stand for either. Then the rate is lowered until a few steps do not raise the loss, each down the gradient of a
     part of the examples, and looked at on the next part: on the same part the loss falls even where a run diverges.
     Where rows that look alike have a few of K labels, it bends up to K / 2 times more than in theory.
     """
@@ -88,10 +88,8 @@ def suited_rate(
     up, under = (passed(parts[0], [sign * small * each for each in down])[0] for sign in (1, -1))
     fall = (up - under) / 2
     rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])
-    kept = 1.0
-    for _ in range(_HALVINGS_MAX):
+    for kept in _SHARES[:-1]:
         if is_stable(kept * rate):
-            break
-        kept /= 2
+            return kept * rate, kept, rows
         planned = done + steps * len(parts[0])
-    return kept * rate, kept, rows
+    return _SHARES[-1] * rate, _SHARES[-1], rows
