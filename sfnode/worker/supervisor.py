@@ -20,7 +20,7 @@ from sfnode.worker_protocol import TrainingConfig
 STILL_S = 60.0  # without computing, before the socket is there: a disk that wakes up takes seconds
 COMPUTING_S = 300.0  # of processor time: importing torch takes 3 s, and ten times as much on an old machine
 STOP_S = 2.0
-LEAVE_S = 0.5  # once we are gone: it removes its socket, unless it is in the middle of a forward pass
+_LEAVE_S = 0.5  # once we are gone: it removes its socket, unless it is in the middle of a forward pass
 _PATIENCE_MAX = 16  # times these limits, which double each time that a worker did not start within them
 _RESTART_S_MAX = 60.0  # a worker that dies at once is started less and less often
 _FOLDER_BYTES_MAX = 90  # with the socket's name it stays within the 104 bytes that macOS allows
@@ -79,7 +79,7 @@ async def worker_process(*, threads: int | None = None, patience: int = 1) -> As
         socket = Path(folder) / "worker.sock"
         arguments = ("--socket", str(socket), "--threads", str(threads or TrainingConfig.default_threads()))
         # Its stdout must not be ours: a node prints JSON there. Its messages for people come on stderr.
-        program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
+        program = Program(module="sfnode.training", arguments=arguments, leave_s=_LEAVE_S)
         child = running(program, is_heard=False, leave_s=STOP_S)
         async with AsyncExitStack() as stack:
             try:
