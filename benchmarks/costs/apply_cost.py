@@ -13,6 +13,7 @@ from torch import Tensor
 
 from benchmarks.costs.references import perturb
 from benchmarks.sample_runs import verified_envelopes, weights_of
+from benchmarks.shapes import shape_tensors
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, direction_factors
@@ -49,7 +50,7 @@ def bench_apply(shape: str, *, updates: int, device: str = "auto", repeats: int 
         rademacher_8: the same figures, dense with 8 numbers per weight and update.
     """
     where = choose_device(device)
-    tensors = synthetic_models.shape_tensors(shape)
+    tensors = shape_tensors(shape)
     canonical = synthetic_models.bench_manifest(tensors, directions=1)
     rademacher = synthetic_models.bench_manifest(tensors, core=CoreKind.RADEMACHER)
     dense = _dense_seconds(weights_of(tensors), where)

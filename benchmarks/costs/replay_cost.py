@@ -12,6 +12,7 @@ from statistics import median
 from typing import Final, TypeVar
 
 from benchmarks.sample_runs import some_scalars
+from benchmarks.shapes import shape_tensors
 from protocol.crypto import Signer
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
@@ -53,7 +54,7 @@ class ReplayCost:
 
 def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int = REPEATS) -> ReplayCost:
     """Replay ``updates`` signed updates of 50 authors, from bytes to both digests, on one core."""
-    manifest = synthetic_models.bench_manifest(synthetic_models.shape_tensors(shape), directions=directions)
+    manifest = synthetic_models.bench_manifest(shape_tensors(shape), directions=directions)
     records = signed_records(manifest, updates)
     runs = [_parts(manifest, records) for _ in range(repeats + 1)][1:]
     times = {part: [run[part] for run in runs] for part in _PARTS}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.sample_runs import weights_of
+from benchmarks.shapes import shape_tensors
 from protocol.run import Manifest, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases
@@ -35,7 +36,7 @@ def bench_view(
             plain merge gets wrong in the last bits.
     """
     where = choose_device(device)
-    every = synthetic_models.shape_tensors(shape)
+    every = shape_tensors(shape)
     tensors = every[: _per_layer(every)]
     manifest = synthetic_models.bench_manifest(tensors)
     bases, base = Bases(manifest), _base(tensors, loading.choose_dtype(dtype), where)

@@ -12,6 +12,7 @@ from typing import Final
 
 import torch
 
+from benchmarks.shapes import shape_tensors
 from protocol.errors import OperatorError
 from sfnode.children.child_program import Program
 from sfnode.doctor import plan_memory
@@ -26,7 +27,7 @@ _CPU: Final = torch.device("cpu")
 
 def bench_memory(shape: str, *, size: tuple[int, int], dtype: str, basis: BenchBasis) -> dict[str, object]:
     """Compare the peaks of a worker with their plan; ``size``: rows and tokens. `without_program`: less libraries."""
-    manifest = synthetic_models.bench_bases(synthetic_models.shape_tensors(shape), basis, size=size).manifest
+    manifest = synthetic_models.bench_bases(shape_tensors(shape), basis, size=size).manifest
     with random_files(shape) as folder:
         plan = plan_memory(manifest, folder, dtype)
         found = worker_peaks(folder, shape, size, dtype, basis)
@@ -73,7 +74,7 @@ def _print_worker_peaks(shape: str, rows: str, tokens: str, dtype: str, basis: s
     shared = load_shared(dtype, Path(folder), _CPU)
     load_peak, loaded = peak_memory.peak_bytes(_CPU), peak_memory.process_bytes()
     peak_memory.reset_peak(_CPU)
-    bases = synthetic_models.bench_bases(synthetic_models.shape_tensors(shape), BenchBasis(basis), size=size)
+    bases = synthetic_models.bench_bases(shape_tensors(shape), BenchBasis(basis), size=size)
     session = Estimator(shared, bases, synthetic_models.random_data(*size))
     epoch_steps = bases.manifest.method.epoch_steps
     for epoch in (0, 1):  # in the second, the first is closed, and the bases of both are kept

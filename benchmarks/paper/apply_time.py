@@ -15,6 +15,7 @@ import torch
 from benchmarks.costs.references import perturb
 from benchmarks.measures import Stopwatch
 from benchmarks.sample_runs import verified_envelopes, weights_of
+from benchmarks.shapes import shape_tensors
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
@@ -53,7 +54,7 @@ class ApplyTime:
 
 def apply_times(shape: str, *, counts: Sequence[int] = COUNTS, repeats: int = 5) -> list[ApplyTime]:
     """Both methods on a shape of `sfnode bench`."""
-    tensors = synthetic_models.shape_tensors(shape)
+    tensors = shape_tensors(shape)
     manifests = {
         PAPER: synthetic_models.bench_manifest(tensors, directions=1),
         SEVERAL: synthetic_models.bench_manifest(tensors, core=CoreKind.RADEMACHER, rank=1),

@@ -1,5 +1,5 @@
 """Door: `Synchroniser` and `Flood`. How the sets travel: new records are pushed, missing ones are found and pulled."""
 
 from protocol.sync.anti_entropy import Claims, SyncSession, answer
+from protocol.sync.comparison_schedule import Synchroniser
 from protocol.sync.flood import Flood
-from protocol.sync.request_schedule import Synchroniser

@@ -14,9 +14,10 @@ from benchmarks.costs.audit_cost import bench_audit
 from benchmarks.costs.replay_cost import bench_replay
 from benchmarks.costs.view_cost import bench_view, naive_merge
 from benchmarks.sample_runs import verified_envelopes, weights_of
+from benchmarks.shapes import shape_tensors
 from protocol.run.method import CoreKind
 from protocol.subspace.basis_file import Bases
-from sfnode.training.bench.synthetic_models import bench_manifest, shape_tensors, some_coefficients
+from sfnode.training.bench.synthetic_models import bench_manifest, some_coefficients
 from sfnode.training.model.folding import fold_weights
 
 

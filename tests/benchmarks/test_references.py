@@ -8,8 +8,9 @@ import torch
 from benchmarks.costs import reference_cost
 from benchmarks.costs.reference_cost import bench_references
 from benchmarks.costs.references import LORA_RANK, MEASURED, adamw, label_loss, lora, mezo, mezo_step
+from benchmarks.shapes import shape_tensors
 from sfnode.training.bench.peak_memory import Alternative
-from sfnode.training.bench.synthetic_models import BenchBasis, random_data, random_model, shape_tensors
+from sfnode.training.bench.synthetic_models import BenchBasis, random_data, random_model
 from sfnode.training.task.encoding import row_batch
 
 CPU = torch.device("cpu")

@@ -143,7 +143,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._differing", lambda *_: 0)),
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._release", _nothing)),
     ("node", _replaced("protocol.node.intake.Intake.keep", _nothing)),
-    ("node", _replaced("protocol.sync.request_schedule.Synchroniser.tick", _nothing)),
+    ("node", _replaced("protocol.sync.comparison_schedule.Synchroniser.tick", _nothing)),
 )
 
 

@@ -190,7 +190,10 @@ SIGNING = (
         breaks="a node that knows of peers signs before it has asked them for its own highest round",
         edits=(
             Edit(
-                "protocol.sync.request_schedule", "Synchroniser.__init__", "self.is_live = False", "self.is_live = True"
+                "protocol.sync.comparison_schedule",
+                "Synchroniser.__init__",
+                "self.is_live = False",
+                "self.is_live = True",
             ),
         ),
         detector=Simulation("before any of them had answered"),

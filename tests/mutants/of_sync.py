@@ -7,7 +7,7 @@ from tests.mutants.directed import rest_after_a_good_session
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_SYNC, _SYNCHRONISER = "protocol.sync.anti_entropy", "protocol.sync.request_schedule"
+_SYNC, _SYNCHRONISER = "protocol.sync.anti_entropy", "protocol.sync.comparison_schedule"
 _SYNC_TESTS, _SYNCHRONISER_TESTS = "tests/protocol/test_anti_entropy.py::", "tests/protocol/test_synchroniser.py::"
 _BEHIND_TOGETHER = "test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_third_one_has"
 _LEFT_LONG_AGO = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from sfnode.node.watching.recent_rate import WINDOW_S, CatchUpMonitor, Outrun
+from sfnode.node.watching.catch_up_monitor import WINDOW_S, CatchUpMonitor, Outrun
 
 
 def outruns(*, growth: int, intake: int, seconds: int = 300, ahead: int = 1_000_000) -> list[Outrun]:

@@ -16,8 +16,8 @@ from protocol.run import sign_manifest
 from protocol.state import Replica
 from sfnode.network import NetworkConfig
 from sfnode.node.daemon import Daemon
+from sfnode.node.watching.catch_up_monitor import CatchUpMonitor
 from sfnode.node.watching.node_watch import StatusFile
-from sfnode.node.watching.recent_rate import CatchUpMonitor
 from sfnode.reporter import Reporter
 from sfnode.status import Status
 from tests.support.daemons import daemon_in_this_process

@@ -12,7 +12,7 @@ from protocol.errors import Reject
 from protocol.events import SendMessage
 from protocol.ledger.ledger import Ledger
 from protocol.sync.anti_entropy import Request, SyncSession, answer
-from protocol.sync.request_schedule import Synchroniser
+from protocol.sync.comparison_schedule import Synchroniser
 from protocol.wire import Head, Message, PeerId, Records
 from tests.fuzz.choices import Choices
 from tests.fuzz.lies import lie

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sfnode.node.watching.recent_rate import LossSeries
+from sfnode.node.watching.learning_curve import LossSeries
 from sfnode.status import LossPoint
 from sfnode.status.learning import describe_learning, has_become_worse, has_fallen
 from sfnode.storage.evaluations import EvaluatedStep

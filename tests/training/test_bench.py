@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.shapes import shape_tensors
 from protocol.errors import OperatorError
 from protocol.state.coefficients import CoefficientLayout
 from sfnode.training.bench.peak_memory import Alternative, peaks
@@ -16,7 +17,6 @@ from sfnode.training.bench.synthetic_models import (
     bench_bases,
     bench_manifest,
     random_model,
-    shape_tensors,
     some_coefficients,
 )
 from sfnode.training.bench.timing import paired_ratio, relative_spread, timed_in_turn

@@ -12,12 +12,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from benchmarks.costs.worker_memory import bench_memory, random_files, worker_peaks
+from benchmarks.shapes import shape_tensors
 from protocol.run.manifest import Manifest
 from protocol.subspace.basis_file import Bases
 from sfnode.doctor.memory_plan import plan_memory
 from sfnode.training import allocator, shared_model
 from sfnode.training.bench.peak_memory import process_bytes
-from sfnode.training.bench.synthetic_models import BenchBasis, bench_bases, shape_tensors, some_coefficients
+from sfnode.training.bench.synthetic_models import BenchBasis, bench_bases, some_coefficients
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in

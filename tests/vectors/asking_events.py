@@ -11,7 +11,7 @@ from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import answer
-from protocol.sync.request_schedule import Synchroniser
+from protocol.sync.comparison_schedule import Synchroniser
 from protocol.wire import Head, Message, PeerId, Records, Statements, decode_untrusted, encode
 from tests.vectors.notation import Case, case
 

@@ -6,14 +6,39 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from protocol.errors import OperatorError
-from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
-from sfnode.status import CurveStatistics, learning, thinned
+from sfnode.status import CurveStatistics, LossPoint, learning, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
 
 _EVALUATIONS_MAX = 64  # in a status
+_POINTS_MAX = 128  # twice the width of a sparkline; ten bytes a point in the file
 _USUAL = Quality(is_reward=False)
+
+
+class LossSeries:
+    """Keeps losses by step. When full, it merges pairs, so that each point is the mean of equally many losses."""
+
+    def __init__(self) -> None:
+        self._points: list[LossPoint] = []
+        self._pending: list[float] = []
+        self._losses_per_point = 1
+
+    @property
+    def points(self) -> tuple[LossPoint, ...]:
+        """Return fewer than `_POINTS_MAX` points, by step."""
+        return tuple(self._points)
+
+    def take(self, step: int, loss: float) -> None:
+        self._pending.append(loss)
+        if len(self._pending) < self._losses_per_point:
+            return
+        self._points.append(LossPoint(step=step, loss=sum(self._pending) / len(self._pending)))
+        self._pending.clear()
+        if len(self._points) >= _POINTS_MAX:
+            pairs = zip(self._points[::2], self._points[1::2], strict=True)
+            self._points = [LossPoint(step=b.step, loss=(a.loss + b.loss) / 2) for a, b in pairs]
+            self._losses_per_point *= 2
 
 
 class LearningCurve:

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, Pretraine
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.limits import DIRECTIONS_MAX
-from protocol.run import FORMAT, CoreKind, Manifest, TaskKind, TensorKind, TensorSpec, checked, no_model
+from protocol.run import FORMAT, CoreKind, Manifest, TaskKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
 from protocol.subspace import Bases, Basis, BasisContent, Int8Array, words
@@ -91,7 +91,7 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTra
 
     OperatorError for an unknown shape.
     """
-    made = _empty_model(shape).to(dtype).to_empty(device=device)
+    made = meta_model(shape).to(dtype).to_empty(device=device)
     made.tie_weights()
     rotary = getattr(made.base_model, "rotary_emb", None)
     if rotary is not None:  # its frequencies are in no file, so they are lost with the meta device
@@ -108,16 +108,8 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTra
     return result
 
 
-def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
-    """Return specs of the linear layers' weights, as `sfnode init` would train them, without making the model."""
-    return tuple(
-        TensorSpec(name=f"{name}.weight", kind=TensorKind.MATRIX, rows=module.out_features, cols=module.in_features)
-        for name, module in _empty_model(shape).named_modules()
-        if isinstance(module, torch.nn.Linear) and name != "lm_head"
-    )
-
-
-def _empty_model(shape: str) -> Any:
+def meta_model(shape: str) -> Any:
+    """Return a model of the given shape on the meta device. OperatorError: it is not known."""
     if shape not in SHAPES:
         raise OperatorError(f"shape {shape!r}: known are {', '.join(SHAPES)}")
     models: Any = AutoModelForCausalLM
