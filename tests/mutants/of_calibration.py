@@ -133,6 +133,22 @@ BASES = (
         detector=Tests((_DENSE_BASIS + "test_calibrate__steps_that_teach_what_the_next_rows_deny__rate_is_lowered",)),
     ),
     Mutant(
+        name="rate-lowered-by-the-first-noise",
+        breaks="a run whose labels are hard to tell gets a thirtieth of its rate",
+        edits=(Edit(_RATE, "suited_rate", "loss < lowest + _RISE_MAX", "loss < min(1.0, lowest + _RISE_MAX)"),),
+        detector=Tests(
+            (_DENSE_BASIS + "test_calibrate__steps_down_noisy_gradients__may_be_worse_at_first_and_may_not_leap",)
+        ),
+    ),
+    Mutant(
+        name="rate-that-only-makes-worse",
+        breaks="a run has a rate whose steps raise the loss for good",
+        edits=(Edit(_RATE, "suited_rate", "return loss < 1.0", "return True"),),
+        detector=Tests(
+            (_DENSE_BASIS + "test_calibrate__steps_down_noisy_gradients__may_be_worse_at_first_and_may_not_leap",)
+        ),
+    ),
+    Mutant(
         name="arriving-share-ignored",
         breaks="a run has a rate that suits only models whose later layers leave a move as it is",
         edits=(Edit(_RATE, "suited_rate", "rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])", "fall -= 0"),),

@@ -17,7 +17,7 @@ Theory = tuple[float, float]
 Progress = Callable[[int, int], None]  # called with the examples that are done, and how many there are
 _ARRIVES = (0.2, 2.0)  # least and largest share of a move that later layers leave
 _SMALL = 0.05  # nats by which a small step lowers the loss, if all of it arrives
-_SHARES = tuple(1 / parts for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256))  # of the rate, that are tried
+_SHARES = tuple(1 / parts for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256))  # of the rate, that are tried
 _TINY = 1e-12
 _PARTS_MAX, _PART_EXAMPLES = 4, 64
 _TRIAL_STEPS = 6  # as long as those of very many rows
@@ -47,9 +47,11 @@ def suited_rate(
 
     Later layers add to a move or undo a part of it: small steps down and up the gradient of some examples show how much
     of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
-    not stand for either. Then the rate is lowered until a few steps do not raise the loss, each down the gradient of a
-    part of the examples, and looked at on the next part: on the same part the loss falls even where a run diverges.
-    Where rows that look alike have a few of K labels, it bends up to K / 2 times more than in theory.
+    not stand for either. Then the rate is lowered until the loss does not leap in a few steps and is lower after them.
+    Each step is down the gradient of a part of the examples, and looked at on the next part: on the same part the loss
+    falls even where a run diverges. Where rows that look alike have a few of K labels, it bends up to K / 2 times more
+    than in theory. Where labels are hard to tell, the gradient of so few rows is mostly noise, and steps may be worse
+    at first: a run takes more rows for steps of this length.
     """
     (rate, size), (parts, steps, share) = theory, _steps_of(data)
     rows, done, planned = 0, 0, trial_passes(data)
@@ -73,15 +75,15 @@ def suited_rate(
         return sum(float(each.loss.sum()) for each in heard) / len(part), [each / len(part) for each in gradient]
 
     def is_stable(rate: float) -> bool:
-        core, gradient, lowest = [torch.zeros_like(each) for each in down], down, 1.0
+        core, gradient, loss, lowest = [torch.zeros_like(each) for each in down], down, 1.0, 1.0
         for step in range(1, steps + 1):
             core = [at - share * rate * slope for at, slope in zip(core, gradient, strict=True)]
             loss, gradient = passed(parts[step % len(parts)], core)
             loss /= max(first[step % len(parts)], _TINY)
-            if not loss < min(1.0, lowest + _RISE_MAX):  # nor a number
+            if not loss < lowest + _RISE_MAX:  # nor a number
                 return False
             lowest = min(lowest, loss)
-        return True
+        return loss < 1.0
 
     first, (down, *_) = zip(*(passed(part, ()) for part in parts), strict=True)
     small = _SMALL / max(sum(float(each.square().sum()) for each in down) / size, _TINY)
