@@ -2,4 +2,4 @@
 
 from protocol.sync.anti_entropy import Claims, SyncSession, answer
 from protocol.sync.comparison_schedule import Synchroniser
-from protocol.sync.flood import Flood
+from protocol.sync.flood_queues import Flood

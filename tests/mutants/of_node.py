@@ -7,7 +7,7 @@ from tests.mutants.directed import made_up_keys_that_sign_old_steps
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_NODE, _FLOOD, _CLOCK = "protocol.node.node", "protocol.sync.flood", "protocol.node.step_clock"
+_NODE, _FLOOD, _CLOCK = "protocol.node.node", "protocol.sync.flood_queues", "protocol.node.step_clock"
 _INTAKE, _OWN, _END = "protocol.node.intake", "protocol.node.own_steps", "protocol.node.end_of_run"
 _RECOUNT, _RECOUNTS = "protocol.state.recount", "tests/protocol/test_recount.py::"
 _SOUND = _RECOUNTS + "test_recount__ledger_changes_between_any_two_slices__sound_state_is_found_sound"

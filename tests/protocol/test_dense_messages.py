@@ -20,7 +20,7 @@ from protocol.node.measured_directions import AffordableDirections
 from protocol.run.manifest import Manifest
 from protocol.subspace.quantisation import quantise_dense
 from protocol.sync.anti_entropy import answer
-from protocol.sync.flood import Flood
+from protocol.sync.flood_queues import Flood
 from protocol.wire import PeerId, PullDone, PullRequest, Records, WantedSlots, decode_untrusted, encode
 from tests.support.ledgers import compare, ledger_of, seal, signer
 from tests.support.manifests import small_manifest

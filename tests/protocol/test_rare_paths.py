@@ -23,7 +23,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import answer
 from protocol.sync.comparison_schedule import Synchroniser
-from protocol.sync.flood import Flood, PushQueue
+from protocol.sync.flood_queues import Flood, PushQueue
 from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.ledgers import admit, claim, ledger_of, seal, signer
