@@ -187,7 +187,7 @@ class SimulatedRun:
             self._expel()
         self._reach(person, partial(self._send, person, envelope))
         if person.role == EQUIVOCATOR and self._chance.random() < _VOIDED_SHARE:
-            second = self._codec.seal(person.signer, envelope.step, self._times(-1, envelope.scalars))
+            second = self._codec.seal(person.signer, envelope.step, self._times(-1, _sealed(envelope)))
             self._at(self._now + self._chance.uniform(0, 2 * _AWAY_MAX), partial(self._send, person, second))
         self._begin(person)
 
@@ -228,4 +228,9 @@ class SimulatedRun:
         """The newest message of somebody else."""
         known = [each for each in person.held.values() if each and each.author != person.signer.author]
         newest = max(known, key=lambda each: each.step, default=None)
-        return newest.scalars if newest else self._sessions[person.dtype].scalars(person.state, 0, 0)
+        return _sealed(newest) if newest else self._sessions[person.dtype].scalars(person.state, 0, 0)
+
+
+def _sealed(envelope: Envelope) -> tuple[int, ...]:
+    """What was sealed: the scalars, with the numbers of a dense message."""
+    return (*envelope.scalars, *envelope.numbers.tolist())

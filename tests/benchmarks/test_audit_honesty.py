@@ -54,6 +54,26 @@ def test_simulated_run__all_roles__their_records_are_valid_and_say_what_they_sho
     assert replica.ledger.updates < before  # what was in force for a while is taken out
 
 
+class FakeDenseEstimator:
+    """Rows and numbers that depend on the seed alone."""
+
+    def scalars(self, state: Coefficients, seed: int, step: int) -> tuple[int, ...]:
+        """A number of rows, and 16 numbers."""
+        return (4, *random.Random(seed).choices((-2, -1, 1, 2), k=16))
+
+
+def test_simulated_run__dense_messages__copies_and_second_ones_have_all_numbers() -> None:
+    """They had the number of rows alone, and the benchmark ended with a traceback."""
+    manifest = small_manifest(core="dense", steps=STEPS)
+    estimators = dict.fromkeys(FORMATS, cast(StateEstimator, FakeDenseEstimator()))
+    run, replica = SimulatedRun(manifest, OWNER, estimators, 1), Replica(manifest)
+    for record in run.records:
+        replica.add(record)
+    assert replica.ledger.void_slots > 0
+    seen = {run.roles[envelope.author] for envelope in replica.ledger.slots.envelopes()}
+    assert seen == {HONEST, EQUIVOCATOR, EXPELLED, *CHEATS}
+
+
 def test_simulated_run__same_number__same_records() -> None:
     assert play(STEPS // 5).records == play(STEPS // 5).records
 
