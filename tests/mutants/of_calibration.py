@@ -72,6 +72,12 @@ BASES = (
         detector=Tests((_PATH + "test_measured_sides__a_move_along_a_column__moves_the_logits_by_that_contrast",)),
     ),
     Mutant(
+        name="long-columns-for-words-alike",
+        breaks="a run whose label words are alike has a twelfth of its rate: its steps leap along long columns",
+        edits=(Edit(_MEASURED, "measured_sides", "(_DAMPING * sizes[0]) ** 2", "0.0"),),
+        detector=Tests((_PATH + "test_measured_sides__contrasts_that_hardly_arrive__get_short_columns",)),
+    ),
+    Mutant(
         name="decisions-drowned-by-words",
         breaks="the basis of short answers tells words apart and not prompts: runs end at one answer to everything",
         edits=(Edit(_FOUND, "calibrate", "_beginnings if is_short else _all_tokens", "_all_tokens"),),
