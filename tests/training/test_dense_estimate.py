@@ -21,6 +21,7 @@ from protocol.state.coefficients import CoefficientLayout, Coefficients, view_ex
 from protocol.subspace.basis_file import Bases
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
+from sfnode.training.calibration import measured_path
 from sfnode.training.dense_estimate import contrasts, row_gradients
 from sfnode.training.estimator import Estimator
 from sfnode.training.export.adapter import low_rank_updates
@@ -122,7 +123,10 @@ def test_contrasts__any_number_of_labels__are_orthogonal_and_sum_to_nothing(labe
 
 @every_task
 @pytest.mark.parametrize("is_moved", [False, True])
-def test_row_gradients__last_layer_of_a_direct_path__equal_back_propagation(task: str, is_moved: bool) -> None:
+def test_row_gradients__last_layer_of_a_direct_path__equal_back_propagation(
+    task: str, is_moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured_path, "_DAMPING", 0.0)  # each column moves the logits by its whole contrast
     data, shared = TASKS[task](), SharedModel(direct_model())
     bases, _ = dense_bases(shared, data)
     core = a_core(bases) * is_moved

@@ -50,7 +50,7 @@ def suited_rate(
     not stand for either. Then the rate is lowered until the loss does not leap in a few steps and is lower after them.
     Each step is down the gradient of a part of the examples, and looked at on the next part: on the same part the loss
     falls even where a run diverges. Where rows that look alike have a few of K labels, it bends up to K / 2 times more
-    than in theory. Where labels are hard to tell, the gradient of so few rows is mostly noise, and steps may be worse
+    than in theory. Where labels are hard to learn, the gradient of so few rows is mostly noise, and steps may be worse
     at first: a run takes more rows for steps of this length.
     """
     (rate, size), (parts, steps, share) = theory, _steps_of(data)

@@ -32,7 +32,7 @@ def measured_sides(
 
     A move of the layer's output at the last token of a prompt along column j then moves the label words' logits by the
     contrast j, in the mean over the examples of ``data``. Their labels are not looked at. Contrasts that hardly arrive,
-    as those of words that are alike ("eight" and "nine"), would take long columns, along which steps leap: less of such
+    as those of similar words ("eight" and "nine"), would take long columns, along which steps leap: less of such
     a move arrives.
     ``on_progress`` is called with the number of examples that are done.
     """
