@@ -82,7 +82,10 @@ def _played(space: Space, shared: SharedModel, parts: dict[int, TaskData], steps
     """Let authors with these rows, by number, keep in step to the end of the run; return what the test rows say."""
     manifest, codec = space.bases.manifest, EnvelopeCodec(space.bases.manifest)
     coefficients = Coefficients(manifest)
-    authors = {signer(number): Estimator(shared, space.bases, part) for number, part in parts.items()}
+    keys = {number: signer(number) for number in parts}
+    authors = {
+        keys[number]: Estimator(shared, space.bases, part, author=keys[number].author) for number, part in parts.items()
+    }
     for step in range(steps):
         messages = []
         for key, estimator in authors.items():

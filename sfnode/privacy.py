@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.crypto import Author, hashing
+from protocol.crypto import Author
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method
-from protocol.subspace import example_indices
+from protocol.subspace import drawn_examples
 from sfnode.extras import how_to_add
 
 Floats = NDArray[np.float64]
@@ -134,7 +134,7 @@ def epsilon(multiplier: float, uses: int, delta: float) -> float:
 class RowUses:
     """Counts how often one node's messages have used each of its rows.
 
-    A message that drew a row c times counts c^2 uses of it.
+    A message that has a row c times, for want of others, counts c^2 uses of it.
     """
 
     def __init__(self, manifest: Manifest, author: Author, data_rows: int) -> None:
@@ -143,11 +143,11 @@ class RowUses:
         self._uses: NDArray[np.int64] = np.zeros(data_rows, dtype=np.int64)
 
     def add(self, messages: Iterable[RowsOfStep]) -> None:
-        """Count messages: each is of the first rows that the seed of its step draws."""
+        """Count messages: each is of the first rows whose turn it is at its step."""
+        batch_rows = self._manifest.task.batch_rows
         for step, rows in messages:
-            seed = hashing.seed_of(self._manifest.run_id, self._author, step)
-            drawn = example_indices(self._manifest, seed, 0, self.rows)[:rows]
-            self._uses += np.bincount(drawn, minlength=self.rows).astype(np.int64) ** 2
+            taken = drawn_examples.examples_in_turn(self._manifest, self._author, step, self.rows, batch_rows)[:rows]
+            self._uses += np.bincount(taken, minlength=self.rows).astype(np.int64) ** 2
 
     @property
     def rows(self) -> int:

@@ -1,6 +1,6 @@
 """Door: `Bases` and `direction_factors`. From a seed to numbers: bases, directions, examples, scalars."""
 
-from protocol.subspace import basis_file
+from protocol.subspace import basis_file, drawn_examples
 from protocol.subspace.basis_file import Bases, BasisContent
 from protocol.subspace.directions import (
     Basis,
@@ -11,6 +11,5 @@ from protocol.subspace.directions import (
     rademacher_signs,
     scale_exp,
 )
-from protocol.subspace.drawn_examples import answer_draws, example_indices
 from protocol.subspace.philox import words
 from protocol.subspace.quantisation import NORMALISED_UNIT, quantise, quantise_dense

@@ -96,7 +96,7 @@ class RunningNode:
         self.trainer: Trainer | None = None
         if config.training is not None:
             budget = self._noise_budget(config.training, signer.author)
-            self.trainer = Trainer(config.training, config.signed, replica.shown, reporter, budget)
+            self.trainer = Trainer(config.training, config.signed, replica.shown, reporter, signer.author, budget)
         claim, expects_peers = None, node_config.expects_peers
         with self.slips.contained("invitation"):
             claim = config.data_dir.statements.own_claim(self.manifest)

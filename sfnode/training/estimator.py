@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from protocol import subspace
+from protocol.crypto import Author
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
 from protocol.state import CoefficientLayout, Coefficients, Int64Array
+from protocol.subspace import drawn_examples
 from sfnode.privacy import NoisySum, length_max
 from sfnode.training.dense_estimate import mean_gradient, row_gradients
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
@@ -43,25 +45,22 @@ class DenseMeasure:
     data: TaskData
     core: Int64Array
 
-    def message(self, seed: int, rows: int, noise: NoiseConfig | None) -> Estimated:
-        """Measure the first ``rows`` examples of the batch of a step with this seed."""
+    def message(self, batch: Sequence[Example], seed: int, noise: NoiseConfig | None) -> Estimated:
+        """Measure these examples, or the answers to them that ``seed`` draws."""
         manifest = self.bases.manifest
-        chosen = subspace.example_indices(manifest, seed, 0, len(self.data.examples))[:rows]
-        examples = [self.data.examples[index] for index in chosen.tolist()]
         if manifest.task.kind is TaskKind.REWARD:
-            return self._answered(examples, seed)
+            return self._answered(batch, seed)
         if noise is not None:
-            return self._noisy(examples, noise.multiplier)
-        passed, d_Pr, h, losses = self._gradients(examples)
-        message = subspace.quantise_dense(manifest.method, rows, mean_gradient(d_Pr, h, rows))
+            return self._noisy(batch, noise.multiplier)
+        passed, d_Pr, h, losses = self._gradients(batch)
+        message = subspace.quantise_dense(manifest.method, len(batch), mean_gradient(d_Pr, h, len(batch)))
         return Estimated(scalars=message, loss=float(losses.mean()), rows=passed)
 
-    def _answered(self, examples: Sequence[Example], seed: int) -> Estimated:
-        """Measure by the rewards of answers, as many as there are ``examples``, to the first of these."""
+    def _answered(self, prompts: Sequence[Example], seed: int) -> Estimated:
+        """Measure by the rewards of several answers to each of the prompts."""
         rule = judge_of(self.data).rule
-        prompts = examples[: max(1, len(examples) // rule.samples)]
         count = len(prompts) * rule.samples
-        draws = subspace.answer_draws(seed, count, rule.tokens).reshape(len(prompts), rule.samples, rule.tokens)
+        draws = drawn_examples.answer_draws(seed, count, rule.tokens).reshape(len(prompts), rule.samples, rule.tokens)
         mean, reward = reward_gradient(self.shared, self.bases, self.core, self.data, prompts, draws)
         message = subspace.quantise_dense(self.bases.manifest.method, count, mean)
         return Estimated(scalars=message, loss=1.0 - reward, rows=count)
@@ -90,9 +89,15 @@ class Estimator:
     """Computes one node's estimates and evaluations of a run, on a shared model with the node's examples."""
 
     def __init__(
-        self, shared: SharedModel, bases: subspace.Bases, data: TaskData, noise: NoiseConfig | None = None
+        self,
+        shared: SharedModel,
+        bases: subspace.Bases,
+        data: TaskData,
+        noise: NoiseConfig | None = None,
+        author: Author | None = None,
     ) -> None:
-        self.data, self._noise = data, noise
+        """Take examples of one's own, which have their turn, with ``author``; without, each seed draws some of them."""
+        self.data, self._noise, self._author = data, noise, author
         self._shared, self._bases = shared, bases
         manifest = self.manifest = bases.manifest
         if noise is not None and (not manifest.method.is_dense or manifest.task.kind is TaskKind.REWARD):
@@ -137,7 +142,7 @@ class Estimator:
             raise OperatorError("this node has no training data: give --data, or join without training")
         if method.is_dense:
             measure = DenseMeasure(self._shared, self._bases, self.data, self._live(step))
-            return measure.message(seed, measured.directions, self._noise)
+            return measure.message(self._batch(seed, step, measured.directions), seed, self._noise)
         epoch = step // method.epoch_steps
         live = self._live(epoch)
         scalars: list[int] = []
@@ -156,6 +161,17 @@ class Estimator:
                 losses.append(float(loss_G.mean()))
                 spent += len(rows.tokens)
         return Estimated(scalars=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
+
+    def _batch(self, seed: int, step: int, rows: int) -> list[Example]:
+        """Return the examples of a dense message of ``rows``: with rewards, answers, of which a prompt gets several."""
+        manifest, examples = self.manifest, self.data.examples
+        each = judge_of(self.data).rule.samples if manifest.task.kind is TaskKind.REWARD else 1
+        if self._author is None:
+            chosen = drawn_examples.example_indices(manifest, seed, 0, len(examples))
+        else:
+            batch_rows = manifest.task.batch_rows // each
+            chosen = drawn_examples.examples_in_turn(manifest, self._author, step, len(examples), batch_rows)
+        return [examples[index] for index in chosen[: max(1, rows // each)].tolist()]
 
     @torch.inference_mode()
     def evaluate(self, rows_max: int = 0, on_progress: Progress = lambda _done, _rows: None) -> Evaluated:
@@ -218,7 +234,7 @@ class Estimator:
 
     def _rows(self, seed: int, local_step: int, measured: Method) -> RowBatch | CandidateBatch:
         """Return the rows of all groups in order (`group_blocks`), padded to one width so that all round equally."""
-        indices = subspace.example_indices(self.manifest, seed, local_step, len(self.data.examples))
+        indices = drawn_examples.example_indices(self.manifest, seed, local_step, len(self.data.examples))
         blocks = indices.reshape(self.manifest.method.blocks, -1)
         of_groups = group_blocks(measured)
         chosen = [self.data.examples[index] for index in blocks[of_groups].reshape(-1).tolist()]

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from protocol.crypto import RunId
+from protocol.crypto import Author, RunId
 from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError, WorkerMemoryError, first_line
 from protocol.run import decode_run_untrusted
 from sfnode.children.child_program import yield_to_others
@@ -70,7 +70,8 @@ class ModelPool:
         judge = AnswerJudge.of(tokenizer, manifest.task, training.private_reward, stops)
         token_rows = loading.token_rows(shared.model)
         data = read_task(tokenizer, manifest.task, training.data, training.eval_data, judge, token_rows)
-        return shared, Estimator(shared, bases, data, training.noise), precision
+        author = None if request.author is None else Author(request.author)
+        return shared, Estimator(shared, bases, data, training.noise, author), precision
 
 
 class Service:

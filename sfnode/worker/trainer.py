@@ -7,9 +7,10 @@ from pathlib import Path
 
 import trio
 
+from protocol.crypto import Author
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
-from protocol.run import SignedManifest
+from protocol.run import DATA_PRIVATE, SignedManifest
 from protocol.state import Coefficients
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter, counted
@@ -67,6 +68,7 @@ class Trainer:
         signed: SignedManifest,
         coefficients: Callable[[], Coefficients],
         reporter: Reporter,
+        author: Author,
         budget: NoiseBudget | None = None,
     ) -> None:
         self.loading_since_s: float | None = None  # by trio's clock; None once the model is loaded
@@ -77,6 +79,7 @@ class Trainer:
         self._quality = Quality.of(signed.manifest.task)
         self._coefficients = coefficients
         self._reporter = reporter
+        self._author = author if signed.manifest.task.data == DATA_PRIVATE else None
         self._budget = budget
         self._shown: Coefficients | None = None
         self._sent: dict[int, int] = {}  # revision of each epoch in the present session
@@ -143,7 +146,7 @@ class Trainer:
                 await session.aclose()
 
     async def _open(self, session: WorkerSession) -> None:
-        request = messages.OpenSession(manifest=self._signed.encode(), training=self._config)
+        request = messages.OpenSession(manifest=self._signed.encode(), training=self._config, author=self._author)
         try:
             opened = await session.request(request, messages.SessionOpened)
         except (OperatorError, WorkerMemoryError) as error:

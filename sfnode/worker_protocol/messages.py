@@ -27,10 +27,12 @@ class OpenSession:
     Attributes:
         manifest: content of the signed run file; its model hashes are checked against the folder.
         training: with a model; ``devices`` say where to load it.
+        author: whose private rows it trains on, which have their turn one after the other; None: each seed draws rows.
     """
 
     manifest: bytes
     training: TrainingConfig
+    author: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,7 +187,7 @@ class Bench:
             DataDirectory(directory).control.paused_until_s, limits, reporter, Slips(), self.machine
         )
         config = TrainingConfig(model=None, data=Path("train.jsonl"))
-        self.trainer = Trainer(config, SIGNED, lambda: Coefficients(SIGNED.manifest), reporter)
+        self.trainer = Trainer(config, SIGNED, lambda: Coefficients(SIGNED.manifest), reporter, OWNER.author)
         self.jobs_in, self.jobs_out = trio.open_memory_channel[Job](8)
         self.inbox_in, self.inbox_out = trio.open_memory_channel[Event](8)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
-from protocol.subspace.drawn_examples import example_indices
+from protocol.subspace.drawn_examples import examples_in_turn
 from sfnode.privacy import RowUses, delta_of, epsilon
 from tests.support.manifests import small_manifest
 
 DENSE = small_manifest(core="dense", steps=12)
 AUTHOR = Signer(b"alice".ljust(32, b".")).author
-ROWS = 10  # fewer than a message has: some rows are drawn twice by one message
+ROWS = 10  # fewer than a message has: some rows are twice in one message
 
 
 @pytest.mark.parametrize("uses", [1, 3, 40])
@@ -53,10 +53,18 @@ def test_row_uses__messages_of_many_sizes__count_squares_within_a_message_and_ad
     messages = [(step, 1 + step) for step in range(12)]
     by_hand: Counter[int] = Counter()
     for step, rows in messages:
-        drawn = example_indices(DENSE, seed_of(DENSE.run_id, AUTHOR, step), 0, ROWS)[:rows].tolist()
-        by_hand.update({row: count**2 for row, count in Counter(drawn).items()})
+        taken = examples_in_turn(DENSE, AUTHOR, step, ROWS, DENSE.task.batch_rows)[:rows].tolist()
+        by_hand.update({row: count**2 for row, count in Counter(taken).items()})
     uses = RowUses(DENSE, AUTHOR, ROWS)
     assert uses.most == 0 and uses.most_with(messages) == max(by_hand.values())
     assert uses.most == 0  # a question changes nothing
     uses.add(messages)
     assert uses.most == max(by_hand.values()) > 12
+
+
+def test_row_uses__64_rows_and_12_messages_of_16__is_three_of_each() -> None:
+    """When each seed drew its rows, one of the 64 was in eight or nine of the 192: nearly three times the epsilon."""
+    manifest = replace(DENSE, task=replace(DENSE.task, batch_rows=16))
+    uses = RowUses(manifest, AUTHOR, 64)
+    uses.add((step, 16) for step in range(12))
+    assert uses.most == 3

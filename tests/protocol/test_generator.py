@@ -11,7 +11,7 @@ from protocol.crypto.keys import Signer
 from protocol.errors import NumericError
 from protocol.run.manifest import TensorKind, TensorSpec
 from protocol.subspace.directions import basis, canonical_coordinates, direction_factors, rademacher_signs, scale_exp
-from protocol.subspace.drawn_examples import example_indices
+from protocol.subspace.drawn_examples import example_indices, examples_in_turn
 from protocol.subspace.philox import Words, philox4x32, signs, signs_of_words, split_key, words
 from protocol.subspace.quantisation import quantise
 from tests.support.ledgers import signer
@@ -190,6 +190,30 @@ def test_examples__of_a_seed__equal_the_specification_and_go_on_with_the_next_lo
     assert first[:4].tolist() == [600, 351, 774, 0]
     drawn = words(SEED, 32, 3).tolist()
     assert [*first.tolist(), *second.tolist()] == [word * 1_000 >> 32 for word in drawn]
+
+
+@pytest.mark.parametrize(("rows", "batch_rows"), [(64, 16), (50, 16), (7, 16), (1, 3)])
+def test_examples_in_turn__any_number_of_rows__all_have_theirs_before_any_has_another(
+    rows: int, batch_rows: int
+) -> None:
+    manifest, author = small_manifest(core="dense"), signer(1).author
+    steps = -(-4 * rows // batch_rows)
+    taken = np.concatenate([examples_in_turn(manifest, author, step, rows, batch_rows) for step in range(steps)])
+    turns = [taken[first : first + rows].tolist() for first in range(0, 4 * rows, rows)]
+    assert all(sorted(turn) == [*range(rows)] for turn in turns)
+    assert rows < 7 or len({*map(tuple, turns)}) == 4
+
+
+def test_examples_in_turn__another_author_or_run__has_another_order() -> None:
+    one, other = (small_manifest(core="dense", name=name) for name in ("one", "other"))
+    alice, bob = (signer(number).author for number in (1, 2))
+    of_all = [examples_in_turn(run, author, 3, 1_000, 16).tolist() for run in (one, other) for author in (alice, bob)]
+    assert len({*map(tuple, of_all)}) == 4
+
+
+def test_examples_in_turn__last_step_of_the_longest_run_and_a_single_row__is_that_row() -> None:
+    manifest = small_manifest(core="dense")
+    assert examples_in_turn(manifest, signer(1).author, (1 << 20) - 1, 1, 8192).tolist() == [0] * 8192
 
 
 @pytest.mark.parametrize(

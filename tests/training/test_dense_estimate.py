@@ -19,6 +19,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace.basis_file import Bases
+from protocol.subspace.drawn_examples import examples_in_turn
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.calibration import measured_path
@@ -277,3 +278,19 @@ def test_low_rank_updates__steps_of_one_basis__are_one_product_and_exact(make: A
         whole = basis.u.astype(np.int64) @ coefficients.layout.tensor(core, index) @ basis.v.astype(np.int64).T
         scale = 2.0 ** (view_exp(manifest, index) + basis.exp)
         assert np.array_equal(update[0].astype(np.float64) @ update[1].astype(np.float64), whole * -scale)
+
+
+@every_task
+def test_estimate__private_rows_of_an_author__are_those_whose_turn_it_is(task: str) -> None:
+    """Two messages of eight are of sixteen different rows; drawn with replacement, they seldom were."""
+    data, shared = TASKS[task](), SharedModel(tiny_llama())
+    bases, author = dense_bases(shared, data)[0], Signer(b"alice".ljust(32, b".")).author
+    data = replace(data, examples=data.examples[:16])
+    node = Estimator(shared, bases, data, author=author)
+    taken = [examples_in_turn(bases.manifest, author, step, 16, 8).tolist() for step in (0, 1)]
+    assert sorted([*taken[0], *taken[1]]) == [*range(16)]
+    for step, places in enumerate(taken):
+        only = replace(data, examples=tuple(data.examples[place] for place in places))
+        alone = Estimator(shared, bases, only, author=author)
+        first, second = (each.estimate(99, step).scalars for each in (node, alone))
+        assert np.abs(np.subtract(first, second)).max() <= 1 and any(first[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from sfnode.training.answers import AnswerWriter
 from sfnode.training.calibration import calibrate
 from sfnode.training.calibration.example_passes import look_at
 from sfnode.training.dense_estimate import dense_terms, mean_gradient, row_gradients
-from sfnode.training.estimator import Estimator
+from sfnode.training.estimator import DenseMeasure, Estimator
 from sfnode.training.model.tensor_groups import attach, trainable_tensors
 from sfnode.training.reward_estimate import judge_of, likeliest_answers, reward_gradient
 from sfnode.training.shared_model import SharedModel
@@ -292,3 +293,21 @@ def test_worker__command_of_ones_own_takes_long__node_hears_of_each_answer(tmp_p
     service.answer(EvaluateRequest(), lambda *count: heard.append(count))
     service.end()
     assert heard[found.rows :] == [(0, 0)] * 40 + [(40, 40)]
+
+
+def test_estimate__private_prompts_of_an_author__each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message of eight answers is of two prompts: ten of them are all twenty."""
+    shared, data = SharedModel(tiny_llama()), some_questions()
+    stop_often(shared)
+    data, asked = replace(data, examples=data.examples[:20]), list[Example]()
+
+    def measured_once(self: DenseMeasure, batch: Sequence[Example], *_: object) -> Estimated:
+        asked.extend(batch)
+        return Estimated(scalars=(0,), loss=0.0, rows=0)
+
+    monkeypatch.setattr(DenseMeasure, "message", measured_once)
+    bases = reward_session(shared, data, rate=1.0)[0]._bases
+    node = Estimator(shared, bases, data, author=Signer(b"alice".ljust(32, b".")).author)
+    for step in range(20 * SAMPLES // 8):
+        node.estimate(99, step)
+    assert sorted(each.tokens for each in asked) == sorted(each.tokens for each in data.examples)

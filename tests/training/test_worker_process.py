@@ -37,6 +37,7 @@ from sfnode.worker_protocol.messages import (
     WorkerFailure,
 )
 from sfnode.worker_protocol.training_config import TrainingConfig
+from tests.support.dense_runs import dense_demo_run
 from tests.support.manifests import OWNER
 from tests.support.patience import Stopwatch, wait_for_end
 from tests.support.tiny_models import model_manifest
@@ -64,8 +65,9 @@ def opening(run: Manifest, **changes: object) -> OpenSession:
         **changes,
     }
     manifest = fields.pop("manifest", sign_manifest(run, OWNER).encode())
+    author = fields.pop("author", None)
     training = TrainingConfig(**fields)  # type: ignore[arg-type]
-    return OpenSession(manifest=manifest, training=training)  # type: ignore[arg-type]
+    return OpenSession(manifest=manifest, training=training, author=author)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,18 @@ def test_worker__whole_session__answers_what_the_session_computes(client: Worker
     assert (estimated.scalars, estimated.rows) == (expected.scalars, 32)
     assert estimated.loss == pytest.approx(expected.loss)
     assert (evaluated.accuracy, evaluated.rows) == (accuracy.accuracy, 512)
+
+
+def test_worker__author_of_private_rows__takes_those_whose_turn_it_is(client: WorkerClient, tmp_path: Path) -> None:
+    signed, basis = dense_demo_run(steps=4)
+    (path := tmp_path / "basis").write_bytes(basis)
+    losses = []
+    for author in (None, b"1" * 32, b"2" * 32):
+        assert isinstance(client.ask(opening(signed.manifest, basis=path, author=author)), SessionOpened)
+        estimated = client.ask(EstimateRequest(step=3, seed=99, directions=4))
+        assert isinstance(estimated, Estimated), estimated
+        losses.append(estimated.loss)
+    assert len({*losses}) == 3
 
 
 def test_worker__part_of_the_weights_waits__answers_the_same(client: WorkerClient, manifest: Manifest) -> None:

@@ -101,7 +101,7 @@ async def running(
     async with fake_worker(folder, script) as worker:
         config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
-        trainer = Trainer(config, signed, lambda: bench.coefficients, reporter)
+        trainer = Trainer(config, signed, lambda: bench.coefficients, reporter, AUTHOR.author)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output, signed)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
@@ -135,7 +135,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             assert await bench.outcome(step) == EstimateFinished(step=step, scalars=(step + 1,))
         (opened,) = bench.worker.asked(OpenSession)
         training = TrainingConfig(model="model", data=Path("train.jsonl"), worker_socket=bench.worker.path)
-        assert opened == OpenSession(manifest=SIGNED.encode(), training=training)
+        assert opened == OpenSession(manifest=SIGNED.encode(), training=training, author=AUTHOR.author)
         asked = bench.worker.asked(EstimateRequest)
         assert asked == [EstimateRequest(step=step, seed=100 + step, directions=4) for step in (0, 3)]
         assert (bench.trainer.statistics().loss, bench.trainer.statistics().forward_rows) == (0.5, 64)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
-from protocol.subspace import Basis, BasisContent, Int8Array, answer_draws, words
+from protocol.subspace import Basis, BasisContent, Int8Array, drawn_examples, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
 from sfnode.training.calibration.learning_rate import Progress, suited_rate, trial_passes
@@ -170,7 +170,7 @@ def _answered(shared: SharedModel, data: TaskData, most: int, on_progress: Progr
     Writing an answer and looking at it count as one example each.
     """
     chosen, judge = spread_out(data.examples, most), judge_of(data)
-    draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
+    draws = drawn_examples.answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
     writer = writer_of(shared, data, {})
     examples: list[Example] = []
     drawn: list[Drawn] = []
