@@ -9,6 +9,7 @@ from tests.mutants.patch import Edit
 _FOUND = "sfnode.training.calibration.found_basis"
 _RATE = "sfnode.training.calibration.learning_rate"
 _MEASURED = "sfnode.training.calibration.measured_path"
+_COMPLETIONS = "tests/training/test_completion_basis.py::"
 _PROBE = "sfnode.training.model.layer_probe"
 _END = "tests/training/test_stream_end.py::"
 _PATH = "tests/training/test_measured_path.py::"
@@ -76,6 +77,27 @@ BASES = (
         breaks="a run whose label words are alike has a twelfth of its rate: its steps leap along long columns",
         edits=(Edit(_MEASURED, "measured_sides", "(_DAMPING * sizes[0]) ** 2", "0.0"),),
         detector=Tests((_PATH + "test_measured_sides__contrasts_that_hardly_arrive__get_short_columns",)),
+    ),
+    Mutant(
+        name="leaps-before-completions",
+        breaks="a run of completions has a sixtieth of its rate: at the prompt's tokens its steps are too long",
+        edits=(Edit(_FOUND, "_leading", "if len(before_BI):", "if False:"),),
+        detector=Tests(
+            (_COMPLETIONS + "test_calibrate__tokens_before_completions_a_hundred_times_as_long__v_is_short_there",)
+        ),
+    ),
+    Mutant(
+        name="words-that-the-model-thinks-of",
+        breaks="the basis of completions tells only words apart that the model alone would write",
+        edits=(
+            Edit(
+                "sfnode.training.calibration.example_passes",
+                "_Looking._read",
+                "word_p, weights = rows.targets[chosen], weights / 2",
+                "weights = weights / 2",
+            ),
+        ),
+        detector=Tests((_COMPLETIONS + "test_look_at__completions__half_of_the_spread_is_that_of_their_own_words",)),
     ),
     Mutant(
         name="decisions-drowned-by-words",

@@ -23,6 +23,7 @@ from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, ba
 
 _TOKENS_MAX = 2_048  # to look at
 _INPUT_BYTES_MAX = 512 << 20  # of all layers
+_BEFORE = 4  # tokens of a prompt, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +33,23 @@ class Look:
     Attributes:
         inputs: of each layer at the tokens that are looked at, [P, I].
         first: of each layer, the mean input at the first tokens of rows, where these are not looked at, fp64[I].
+        before: of each layer, its inputs at some more tokens that come before those looked at, [B, I]. None but for
+            completions.
         row: of each token, int64[P]. weight: of each token in its row, [P]; one in all.
         example: of each row, int64[R].
         logits: of the label words, [N, L]; none with candidates.
         likely: of each row, how likely the model thinks its candidate among those of its example, [R]; else ones.
         excess: at each token, by how much a move of the stream's end raises the logits of the likely words above that
-            of one word, [P, H], for a stream of size one: the candidate's word, or one drawn as the model thinks.
-            Empty with label words.
-        spread: the second moment over all words in place of the drawn one, [H, H] fp64. Empty but for completions.
+            of one word, [P, H], for a stream of size one: the candidate's word, or, in the model's own answers, one
+            drawn as it thinks. Empty with label words.
+        spread: the second moment over all words in place of the drawn one, [H, H] fp64. Empty but for completions, and
+            for them half of it is the candidates' own words'.
         size: of the stream's end, mean standard deviation.
     """
 
     inputs: list[Tensor]
     first: list[Tensor]
+    before: list[Tensor]
     row: Tensor
     weight: Tensor
     example: Tensor
@@ -68,6 +73,8 @@ class _Looking:
         self._inputs: list[list[Tensor]] = [[] for _ in tensors]
         self._first = [torch.zeros(()).double() for _ in tensors]
         self._first_tokens = 0
+        self._before: list[list[Tensor]] = [[] for _ in tensors]
+        self._is_told = data.judge is None  # what is right, for completions
         self._rows: list[Tensor] = []
         self._weights: list[Tensor] = []
         self._examples: list[Tensor] = []
@@ -96,7 +103,8 @@ class _Looking:
             listening.enter_context(context.carrying({}, 1, rows.tokens.numel()))
             firsts_R = torch.arange(len(rows.tokens), device=places_P.device) * tokens
             firsts_R = firsts_R[~torch.isin(firsts_R, places_P)]
-            listening.enter_context(context.hearing(self._names, torch.cat([places_P, firsts_R])))
+            before_B = self._places_before(rows) if isinstance(rows, CandidateBatch) else firsts_R[:0]
+            listening.enter_context(context.hearing(self._names, torch.cat([places_P, firsts_R, before_B])))
             if isinstance(rows, RowBatch):
                 self._logits.append(shared.label_logits(rows, self._data.label_tokens).float().cpu())
             else:
@@ -106,8 +114,10 @@ class _Looking:
         self._examples.append(example_R.cpu() + self._examples_seen)
         self._ends += [end.float().cpu() for end in ends]
         for layer, x in enumerate(inputs):
-            self._inputs[layer].append(x[: len(places_P)].float().cpu())
-            self._first[layer] = self._first[layer] + x[len(places_P) :].float().cpu().double().sum(dim=0)
+            looked, first, before = torch.split(x.float().cpu(), [len(places_P), len(firsts_R), len(before_B)])
+            self._inputs[layer].append(looked)
+            self._first[layer] = self._first[layer] + first.double().sum(dim=0)
+            self._before[layer].append(before)
         self._first_tokens += len(firsts_R)
         row_P = places_P.cpu() // tokens
         counts_R = row_P.bincount(minlength=len(rows.tokens))
@@ -115,6 +125,17 @@ class _Looking:
         self._weights.append(1 / counts_R[row_P].float())
         self._rows_seen += len(rows.tokens)
         self._examples_seen += len(examples)
+
+    def _places_before(self, rows: CandidateBatch) -> Tensor:
+        """Return some places before a completion in each row, evenly spread between its first token and that one."""
+        if not self._is_told or rows.options > 1:
+            return rows.positions[:0]
+        width, count = rows.tokens.shape[1], min(_BEFORE, self._in_row)
+        row_P = rows.positions // width
+        starts_R = rows.positions[row_P.diff(prepend=row_P[:1] - 1) > 0]  # the first token that is looked at
+        shares_B = (torch.arange(count, device=starts_R.device) + 0.5) / count
+        between_RB = 1 + ((starts_R % width - 1)[:, None] * shares_B).long()
+        return (starts_R // width * width)[:, None].add(between_RB)[starts_R % width > 1].flatten()
 
     def _chosen(self, rows: CandidateBatch) -> Tensor:
         """Return which of the positions to look at: some of each row, evenly spaced; int64[p].
@@ -145,9 +166,15 @@ class _Looking:
         mean_pH = likely_pV @ stream_VH
         drawn_p = torch.from_numpy(words(self._rows_seen, len(hidden_pH)).astype(np.float64) / 2**32).to(likely_pV)
         word_p = (likely_pV.cumsum(dim=1) < drawn_p[:, None]).sum(dim=1).clamp(max=likely_pV.shape[1] - 1)
-        self._excess.append((mean_pH - stream_VH[word_p]).float().cpu())
+        if self._is_told:
+            # What the model will think after some steps are the words of the completions: before, it may hardly do so
+            word_p, weights = rows.targets[chosen], weights / 2
+        excess_pH = mean_pH - stream_VH[word_p]
+        self._excess.append(excess_pH.float().cpu())
         self._likely_V = self._likely_V + weights @ likely_pV
         self._spread -= (mean_pH.T @ (mean_pH * weights[:, None])).cpu().double()
+        if self._is_told:
+            self._spread += (excess_pH.T @ (excess_pH * weights[:, None])).cpu().double()
 
     def look(self) -> Look:
         """Return what all passes have shown."""
@@ -157,6 +184,7 @@ class _Looking:
         return Look(
             inputs=[torch.cat(each) for each in self._inputs],
             first=[each / max(1, self._first_tokens) for each in self._first],
+            before=[torch.cat(each) for each in self._before],
             row=torch.cat(self._rows),
             weight=torch.cat(self._weights),
             example=torch.cat(self._examples),

@@ -51,6 +51,7 @@ _SHORT_TOKENS = 16  # of an answer that is a decision: its first token says whic
 _SHORT_CORE_ROWS = 12  # with such answers: more of them would leave half of the columns of V
 _LATER = 4  # directions of what layers get after its first token that count as much as that token
 _SHORT_SHARE, _LONG_SHARE = 0.5, 0.2  # of the rate: the noise of messages from rewards does not get smaller
+_BEFORE_MAX = 0.2  # mean square of V^T x at tokens before a completion; it is near one where it is read
 _LEAST = 0.003  # share of the gradients' squares in a direction that is worth a row
 _RIDGE = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
 # By the bits of a message's numbers: their unit is at most their rms over this, and more than half of that
@@ -98,7 +99,7 @@ def calibrate(
     OperatorError: the model gives numbers that are not finite.
     """
     drawn: list[Drawn] = []
-    is_short = data.judge is not None and data.judge.rule.tokens <= _SHORT_TOKENS
+    is_short = _is_short(data)
     if data.judge is not None:
         data, drawn = _answered(shared, data, 2 * _PROMPTS if is_short else _PROMPTS, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
@@ -116,7 +117,8 @@ def calibrate(
         return None
     population = _beginnings if is_short else _all_tokens
     sides = [
-        _entries(_leading(population(x, look), first, rank)) for x, first in zip(look.inputs, look.first, strict=True)
+        _entries(_leading(population(x, look), first, before, rank))
+        for x, first, before in zip(look.inputs, look.first, look.before, strict=True)
     ]
     h_Pk = torch.cat([x.double() @ _doubles(*side) for x, side in zip(look.inputs, sides, strict=True)], dim=1)
     if len(look.excess):
@@ -148,6 +150,14 @@ def calibrate(
         backward_rows=len(path) if measured else 0,
         drawn=tuple(drawn),
     )
+
+
+def _is_short(data: TaskData) -> bool:
+    """Return whether all answers, or all completions of a prompt, are so short that their first token says which."""
+    if data.judge is not None:
+        return data.judge.rule.tokens <= _SHORT_TOKENS
+    completions = [each.candidates[0] for each in data.examples if len(each.candidates) == 1 and len(each.tokens) > 1]
+    return bool(completions) and max(map(len, completions)) <= _SHORT_TOKENS
 
 
 def _rank(rows: int) -> int | None:
@@ -250,7 +260,7 @@ def _beginnings(inputs_PI: Tensor, look: Look) -> Tensor:
     return torch.cat([first_RI, sizes[:_LATER, None] * directions[:_LATER]])
 
 
-def _leading(x_PI: Tensor, first_I: Tensor, rank: int) -> Tensor:
+def _leading(x_PI: Tensor, first_I: Tensor, before_BI: Tensor, rank: int) -> Tensor:
     """Return the leading eigenvectors of the uncentred second moment of inputs, each over sqrt(eigenvalue + ridge).
 
     The first is the mean and carries the prior of the labels. fp64[I, rank], zeros beyond the inputs and the examples:
@@ -258,7 +268,8 @@ def _leading(x_PI: Tensor, first_I: Tensor, rank: int) -> Tensor:
 
     What a layer gets at the first token of a text can be five hundred times as long, and all later tokens attend to it
     (Sun et al., "Massive activations", arXiv 2402.17762): a step would leap there. So V shrinks its direction, until it
-    is as long as what the layer gets at the tokens that are looked at.
+    is as long as what the layer gets at the tokens that are looked at. A layer adds to all tokens before a completion,
+    too, and where V^T x is many times as long there, steps leap as well: such columns are shortened.
     """
     length = first_I.norm().clamp_min(_TINY)
     first_I, cut = first_I / length, (1 - x_PI.norm() / length).clamp_min(0.0)
@@ -272,6 +283,8 @@ def _leading(x_PI: Tensor, first_I: Tensor, rank: int) -> Tensor:
     values, vectors = values.flip(0)[:known].clamp_min(0), vectors.flip(1)[:, :known]
     scaled = vectors / (values + _RIDGE * values[1:].sum()).sqrt().clamp_min(_TINY)
     scaled = scaled - cut * first_I.outer(first_I @ scaled)
+    if len(before_BI):
+        scaled = scaled / (before_BI.double() @ scaled).square().mean(dim=0).div(_BEFORE_MAX).clamp_min(1.0).sqrt()
     return nn.functional.pad(scaled, (0, rank - scaled.shape[1]))
 
 
