@@ -76,13 +76,13 @@ def test_join__noise__trains_beside_a_node_without_and_counts_on_after_a_restart
 @pytest.mark.timeout(240)
 def test_join__epsilon_max__pauses_before_it_is_exceeded(private: Path, worker: Path, tmp_path: Path) -> None:
     own = ("--worker-socket", worker, "--model", MODEL, "--data", DATA)
-    given = ("--run", private, "--basis", private.with_suffix(".basis"), "--noise", "4", "--epsilon-max", "3.9")
+    given = ("--run", private, "--basis", private.with_suffix(".basis"), "--noise", "4", "--epsilon-max", "2.9")
     with Joins(tmp_path) as join:
         node = join("limited", *given, *own)
         assert node.wait_for_event("paused")["reason"] == "privacy"
-        wait_until(lambda: "--epsilon-max is 3.9" in str(node.status()["paused"]), "the status says why")
+        wait_until(lambda: "--epsilon-max is 2.9" in str(node.status()["paused"]), "the status says why")
         found = privacy_of(node)
-        assert found["epsilon"] <= 3.9 < found["epsilon_at_end"] and node.status()["own_updates"] < STEPS
+        assert found["epsilon"] <= 2.9 < found["epsilon_at_end"] and node.status()["own_updates"] < STEPS
         assert node.stop() == 0
 
 
