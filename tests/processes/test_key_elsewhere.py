@@ -9,7 +9,7 @@ import pytest
 
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from tests.support.cli_calls import call
-from tests.support.running_nodes import Joins
+from tests.support.running_nodes import Joins, wait_until
 
 pytest_plugins = ("tests.support.node_fixtures",)
 pytestmark = pytest.mark.process
@@ -29,7 +29,7 @@ def test_join__key_elsewhere__is_used_and_stays_there(run_file: Path, joins: Joi
 
     again = joins("node", "--relay")  # the link is remembered, and so the option need not be
     again.wait_for_event("started")
-    assert again.status()["author"] == author
+    wait_until(lambda: again.status().get("author") == author, "its status names the author")
     assert again.stop() == 0
 
     moved = Path(shutil.copytree(node.directory, tmp_path / "moved", symlinks=True))
