@@ -93,8 +93,8 @@ BASES = (
             Edit(
                 "sfnode.training.calibration.example_passes",
                 "_Looking._read",
-                "word_p, weights = rows.targets[chosen], weights / 2",
-                "weights = weights / 2",
+                "rows.targets[chosen], weights / 2",
+                "likely_pV.argmax(dim=1), weights / 2",
             ),
         ),
         detector=Tests((_COMPLETIONS + "test_look_at__completions__half_of_the_spread_is_that_of_their_own_words",)),

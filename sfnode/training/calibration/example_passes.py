@@ -164,11 +164,11 @@ class _Looking:
         weights = 1 / rows.lengths.clamp(max=self._in_row).to(dtype)[rows.positions[chosen] // rows.tokens.shape[1]]
         stream_VH = head.of_stream(slice(None), self._gain_H)
         mean_pH = likely_pV @ stream_VH
-        drawn_p = torch.from_numpy(words(self._rows_seen, len(hidden_pH)).astype(np.float64) / 2**32).to(likely_pV)
-        word_p = (likely_pV.cumsum(dim=1) < drawn_p[:, None]).sum(dim=1).clamp(max=likely_pV.shape[1] - 1)
-        if self._is_told:
-            # What the model will think after some steps are the words of the completions: before, it may hardly do so
+        if self._is_told:  # the model will think of these words after some steps, and may hardly do so before
             word_p, weights = rows.targets[chosen], weights / 2
+        else:
+            drawn_p = torch.from_numpy(words(self._rows_seen, len(hidden_pH)).astype(np.float64) / 2**32).to(likely_pV)
+            word_p = (likely_pV.cumsum(dim=1) < drawn_p[:, None]).sum(dim=1).clamp(max=likely_pV.shape[1] - 1)
         excess_pH = mean_pH - stream_VH[word_p]
         self._excess.append(excess_pH.float().cpu())
         self._likely_V = self._likely_V + weights @ likely_pV
