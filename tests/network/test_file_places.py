@@ -166,15 +166,15 @@ async def test_places__files_take_all_that_they_may__one_is_left_for_the_manifes
 
 
 async def test_place__pings_and_asks_for_nothing__is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "OBSERVER_IDLE_S", 0.5)
+    monkeypatch.setattr(bounds, "OBSERVER_IDLE_S", 2.0)
     async with trio.open_nursery() as nursery:
         node = await start(nursery, network(1))
         async with observer(11, CROWDED, node) as busy, observer(12, CROWDED, node) as idle:
             for _ in range(4):
-                await trio.sleep(0.1)
+                await trio.sleep(0.4)
                 assert await answer(idle, Ping(nonce=7)) == Pong(nonce=7)
                 assert isinstance(await answer(busy, ManifestRequest(offset=0)), ManifestPart)
-            with trio.fail_after(0.4):
+            with trio.fail_after(1.6):
                 assert await read_to_end(idle.link) == b""
             assert isinstance(await answer(busy, ManifestRequest(offset=0)), ManifestPart)
         nursery.cancel_scope.cancel()
