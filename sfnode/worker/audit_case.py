@@ -58,12 +58,17 @@ class AuditCase:
     allowed: float = 0.0
     doubt: str = ""
 
-    def see(self, measured: Scalars | None, dtype: str | None = None) -> None:
-        """Take one more measurement in the format ``dtype``; None if the loss was not finite."""
+    def see(self, measured: Scalars | None, dtype: str | None = None) -> float:
+        """Take one more measurement in the format ``dtype``, and return its distance from the claim, in quanta.
+
+        None and infinite if the loss was not finite.
+        """
         if measured is None:
-            return
-        if self.nearest is None or math.dist(measured, self.claimed) < math.dist(self.nearest, self.claimed):
+            return math.inf
+        distance = math.dist(measured, self.claimed)
+        if self.nearest is None or distance < math.dist(self.nearest, self.claimed):
             self.nearest, self.dtype = measured, dtype
+        return distance
 
     @property
     def deviation(self) -> float:
@@ -87,6 +92,11 @@ class AuditCase:
     def is_vague(self) -> bool:
         """Return whether it agrees only within a tolerance that proves nothing, and a closer measurement is needed."""
         return not self.doubt and TOLERANCE_MIN < self.deviation <= self.tolerance and self.tolerance >= TOLERANCE_MAX
+
+    @property
+    def is_unclear(self) -> bool:
+        """Return whether more measurements may change the verdict."""
+        return self.is_open or self.is_vague
 
     @property
     def verdict(self) -> AuditVerdict:

@@ -108,9 +108,12 @@ class Auditor:
         for case, state in zip(cases, states, strict=True):
             await self._measure_once(case, state, dtype)
 
-    async def _measure_once(self, case: AuditCase, state: Coefficients, dtype: str | None = None) -> None:
+    async def _measure_once(self, case: AuditCase, state: Coefficients, dtype: str | None = None) -> float:
+        """Return how far the measurement is from the claim, in quanta; of two formats the lesser."""
+        distance = math.inf
         for each in dict.fromkeys([dtype or case.dtype, dtype]):
-            case.see((await self._scalars(case, state, [case.envelope.seed], each))[0], each)
+            distance = min(distance, case.see((await self._scalars(case, state, [case.envelope.seed], each))[0], each))
+        return distance
 
     async def _scalars(
         self, case: AuditCase, state: Coefficients, seeds: Sequence[int], dtype: str | None = None
@@ -173,12 +176,21 @@ class Auditor:
         await self._measure(some, self._past.counted(_messages(some)))
 
     async def _try_arrivals(self, cases: Sequence[AuditCase]) -> None:
+        """Try what was held here when each message came and before; where that comes nearest, in all formats."""
         by_record = {case.envelope.record: case for case in cases}
+        nearest = dict.fromkeys(by_record, (math.inf, 0))
         for arrival in self._past.as_arrived(_messages(cases)) if cases else ():
-            case = by_record[arrival.envelope.record]
-            await self._measure_once(case, arrival.state)
+            case, record = by_record[arrival.envelope.record], arrival.envelope.record
+            if case.is_unclear:
+                found = await self._measure_once(case, arrival.state)
+                nearest[record] = min(nearest[record], (found, arrival.moment))
             if arrival.is_late and case.is_open:
                 case.doubt = "it came here long after its round: its author may have been cut off"
+        some = _unclear(cases)
+        for arrival in self._past.as_arrived(_messages(some)) if some else ():
+            if abs(arrival.moment - nearest[arrival.envelope.record][1]) <= 1:
+                for dtype in self._measuring.formats:
+                    await self._measure_once(by_record[arrival.envelope.record], arrival.state, dtype)
 
     async def _try_formats(self, cases: Sequence[AuditCase]) -> str:
         """Try other number formats; return what could not be tried, empty if all could."""
@@ -227,7 +239,7 @@ def _open(cases: Sequence[AuditCase]) -> list[AuditCase]:
 
 def _unclear(cases: Sequence[AuditCase]) -> list[AuditCase]:
     """Return those whose verdict more measurements may change."""
-    return [case for case in cases if case.is_open or case.is_vague]
+    return [case for case in cases if case.is_unclear]
 
 
 def _doubt(cases: Sequence[AuditCase], reason: str) -> None:

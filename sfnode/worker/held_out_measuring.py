@@ -116,6 +116,11 @@ class Measuring:
         self._sessions: dict[str, WorkerSession] = {}
         self._epochs: dict[str, frozenset[int]] = {}  # those that were sent to each session
 
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Return the formats that were opened."""
+        return tuple(self._sessions)
+
     async def open(self, dtype: str) -> None:
         """Load the model in ``dtype``, unless that was done before.
 

@@ -5,8 +5,10 @@ authors expelled later and of slots that have become void since. The author may 
 later rounds of faster authors. So there is a family of states, not a single one: by step, and by order of arrival here.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import median_low
 
 from protocol.crypto import Author
@@ -17,18 +19,21 @@ from sfnode.storage import StoredRecords
 
 ROUNDS_AHEAD = (1, 2, 4, 8)  # how far others may be ahead of an author who is in touch (SPEC 9.1.4)
 _SUMMED_AT_ONCE = 4_096
+_MOMENTS = 8  # in each of the last rounds before a message came
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """Holds the state of this node when a message came to it.
+    """Holds the state of this node when a message came to it, or at a moment before.
 
     Attributes:
-        state: includes the message's author's own earlier updates; use it before asking for the next one.
+        moment: counted back from the message's arrival, which is 0.
+        state: includes all of the author's own earlier updates; use it before asking for the next one.
         is_late: most authors were further ahead than their clocks allow for an author who is in touch.
     """
 
     envelope: Envelope
+    moment: int
     state: Coefficients
     is_late: bool
 
@@ -119,9 +124,12 @@ class PastStates:
     def as_arrived(self, chosen: Sequence[Envelope]) -> Iterator[Arrival]:
         """Yield what this node held when each message came, in the order of arrival; skip messages that never came.
 
+        Then, for the same message, what it held at moments before, always with all of the author's own: an author
+        measures for a while, may start in the middle of a round, and may be cut off there.
         This says something about the author only if this node took part at that time.
         """
         wanted = {envelope.record: envelope for envelope in chosen}
+        group = max(1, len(self.ledger.authors()) // _MOMENTS)
         held = _Held(self.manifest, self.ledger, self.expulsions)
         for _, record in self._stored.records():
             envelope = wanted.pop(record, None)
@@ -130,8 +138,11 @@ class PastStates:
                 continue
             with_all, out = held.sum_up(), held.expelled(self.expelled_before(envelope.step), envelope.author)
             with_all.remove(out)
-            yield Arrival(envelope=envelope, state=with_all, is_late=held.is_late(envelope))
-            with_all.add(out)
+            is_late, newest = held.is_late(envelope), held.newest(envelope.author, group * _MOMENTS * ROUNDS_AHEAD[-1])
+            for moment, end in enumerate(range(0, len(newest) + 1, group)):
+                with_all.remove(newest[max(0, end - group) : end])
+                yield Arrival(envelope=envelope, moment=moment, state=with_all, is_late=is_late)
+            with_all.add([*newest[:end], *out])
             held.take(envelope)
 
 
@@ -148,6 +159,7 @@ class _Held:
         self._of_expelled: dict[tuple[Author, int], Envelope] = {}  # today they hold no slot that could be void
         self._first_of_void: dict[tuple[Author, int], Envelope] = {}
         self._highest: dict[Author, int] = {}
+        self._newest: deque[Envelope] = deque(maxlen=_SUMMED_AT_ONCE)
 
     def take(self, envelope: Envelope) -> None:
         """Add the next record; the second one of a void slot removes the first."""
@@ -161,6 +173,8 @@ class _Held:
             self._of_expelled[slot] = envelope
         elif self._ledger.slots.is_void(*slot):
             self._first_of_void[slot] = envelope
+        else:
+            self._newest.append(envelope)
         self._waiting.append(envelope)
         if len(self._waiting) >= _SUMMED_AT_ONCE:
             self.sum_up()
@@ -174,6 +188,11 @@ class _Held:
     def expelled(self, count: int, author: Author) -> list[Envelope]:
         """Return the records so far of the first ``count`` expelled authors, except ``author``."""
         return [each for (of, _), each in self._of_expelled.items() if self._places[of] < count and of != author]
+
+    def newest(self, author: Author, count: int) -> list[Envelope]:
+        """Return the newest ``count`` records so far of all but ``author``, newest first, of those that counted."""
+        others = (each for each in reversed(self._newest) if each.author != author)
+        return list(islice(others, count))
 
     def is_late(self, envelope: Envelope) -> bool:
         """Return whether most other authors are further ahead of the message than the clock allows."""

@@ -41,10 +41,12 @@ class InventedMeasurements:
     missing: str = ""
     is_finite: bool = True
     dtype: str = "fp32"
+    formats: tuple[str, ...] = ()
 
     async def open(self, dtype: str) -> None:
         if dtype == self.missing:
             raise OperatorError("torchao is missing")
+        self.formats = (*self.formats, dtype)
 
     async def scalars(
         self, state: Coefficients, step: int, seeds: Sequence[int], directions: int, dtype: str

@@ -128,6 +128,28 @@ def test_as_arrived__message__what_had_come_before_it(tmp_path: Path) -> None:
         assert (arrival.state.digest(), arrival.is_late) == (digest_of(held), False)
 
 
+def test_as_arrived__moments_before_the_message__less_and_less_of_the_others_and_all_of_its_author(
+    tmp_path: Path,
+) -> None:
+    records = by_arrival()
+    message = decoded(seal(MANIFEST, 0, 4, 51))
+    held = [decoded(each) for each in records]
+    with past_of(tmp_path, [*records, message.record]) as past:
+        for moment, arrival in enumerate(past.as_arrived([message])):
+            assert (arrival.moment, arrival.state.digest()) == (moment, digest_of(held))
+            if others := [each for each in held if each.author != ME]:
+                held.remove(others[-1])
+    assert {each.author for each in held} == {ME}
+
+
+def test_as_arrived__messages_after_moments_of_another__have_their_own_states(tmp_path: Path) -> None:
+    records = by_arrival()
+    chosen = messages_of(ME, records)
+    with past_of(tmp_path, records) as past:
+        found = {each.envelope.record: each.state.digest() for each in past.as_arrived(chosen) if not each.moment}
+    assert found == {each.record: digest_of(records[: AUTHORS * each.step]) for each in chosen}
+
+
 def test_as_arrived__expelled_before_it__are_out(tmp_path: Path) -> None:
     records = [each for each in by_arrival() if decoded(each).author != EXPELLED or decoded(each).step < 2]
     message = seal(MANIFEST, 0, 5, 51)
