@@ -218,7 +218,7 @@ def read(folders: Folders, model: ModelChoice, task: Task, *, is_test: bool) -> 
     with _training_file(folders.data, task) as train:
         data = read_task(tokenizer, task_spec(task, rows=1), train, evaluation)
     if not data.label_tokens:
-        raise OperatorError(f"{task.name}: this benchmark needs label words of one token each; choose others")
+        raise OperatorError(f"{task.name}: this benchmark needs label words that one token sets apart; choose others")
     return data
 
 

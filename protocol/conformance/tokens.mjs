@@ -25,6 +25,14 @@ const comparedOf = (value) => {
 const withChoice = (row, choice) => new Map([...row, ["choice", choice]]);
 const last = (tokens, count) => tokens.slice(Math.max(0, tokens.length - count));
 
+/** LEAD, or null where the words are not set apart. */
+function leadOf(words) {
+  let size = 0;
+  while (words.every((word) => word.length > size && word[size] === words[0][size])) size += 1;
+  const following = new Set(words.filter((word) => word.length > size).map((word) => word[size]));
+  return following.size === words.length ? words[0].slice(0, size) : null;
+}
+
 /** Parts of a template: {text} or {field}. */
 function parseTemplate(template) {
   const parts = [];
@@ -149,8 +157,9 @@ export class Encoder {
         return this.#chosen(prompt, texts.map((text) => this.#after(text)), this.#labelOf(row, choices.length));
       }
       default: {
-        const isSingle = this.#words.every((word) => word.length === 1);
-        return this.#chosen(prompt, isSingle ? [] : this.#words, this.#labelOf(row, this.#words.length));
+        const lead = leadOf(this.#words);
+        const label = this.#labelOf(row, this.#words.length);
+        return lead === null ? this.#chosen(prompt, this.#words, label) : this.#chosen(prompt, [], label, lead);
       }
     }
   }
@@ -164,11 +173,11 @@ export class Encoder {
     demand(length <= ROW_LENGTH_MAX, "too long");
   }
 
-  #chosen(prompt, candidates, label) {
+  #chosen(prompt, candidates, label, lead = []) {
     const body = this.#t(prompt);
-    const room = this.#task.max_tokens - this.#start.length - longest(candidates);
+    const room = this.#task.max_tokens - this.#start.length - longest([lead, ...candidates]);
     demand(room >= (body.length > 0 ? 1 : 0), "no room");
-    const tokens = [...this.#start, ...last(body, room)];
+    const tokens = [...this.#start, ...last(body, room), ...lead];
     this.#checkPredicted(tokens, candidates);
     return [{ prompt: tokens, candidates, label }];
   }

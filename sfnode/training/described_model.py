@@ -40,7 +40,7 @@ def describe_run(
     """Load the model, hash its files, list its trainable tensors, and read the data with the task's templates.
 
     ``trainable``: groups of tensors, comma-separated. ``data``: public training data, None when it is private.
-    OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
+    OperatorError: a file is missing or malformed, two label words are the same tokens, or a group is unknown.
     """
     groups = chosen_groups(trainable)
     loading.check_positions(folder.path, task.max_tokens)

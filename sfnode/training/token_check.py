@@ -28,9 +28,12 @@ def shown_words(encoder: PromptEncoder, task: TaskSpec) -> str:
     least, most = min(counts), max(counts)
     amount = f"{least} to {most} tokens" if least < most else "one token each" if most == 1 else f"{most} tokens each"
     line = f"label words: {shown}; {amount} after the prompt"
-    if most > 1:
-        line += f"; a row takes {len(counts)} forward rows, and one where each word is one token"
-        digits = ", as digits often are after a template that ends with \\n"
+    if encoder.label_tokens:
+        place = len(encoder.lead) + 1
+        line += f", and token {place} sets them apart: a row takes one forward row" if most > 1 else ""
+    else:
+        line += f"; a row takes {len(counts)} forward rows, and one where one token sets the words apart"
+        digits = ", as it often does with digits after a template that ends with \\n"
         line += digits if all(word.strip().isdecimal() for word in words) else ""
     if encoder.joined:
         line += f"; this tokenizer joins {encoder.joined[0]!r} with the end of the template: end that otherwise"

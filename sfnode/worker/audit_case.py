@@ -94,11 +94,6 @@ class AuditCase:
         return not self.doubt and TOLERANCE_MIN < self.deviation <= self.tolerance and self.tolerance >= TOLERANCE_MAX
 
     @property
-    def is_unclear(self) -> bool:
-        """Return whether more measurements may change the verdict."""
-        return self.is_open or self.is_vague
-
-    @property
     def verdict(self) -> AuditVerdict:
         """Return the verdict by the measurements so far."""
         if self.is_open:

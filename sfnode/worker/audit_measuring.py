@@ -176,17 +176,17 @@ class Auditor:
         await self._measure(some, self._past.counted(_messages(some)))
 
     async def _try_arrivals(self, cases: Sequence[AuditCase]) -> None:
-        """Try what was held here when each message came and before; where that comes nearest, in all formats."""
+        """Try what was held here when each message came; then at moments before, and all formats at the nearest one."""
         by_record = {case.envelope.record: case for case in cases}
         nearest = dict.fromkeys(by_record, (math.inf, 0))
         for arrival in self._past.as_arrived(_messages(cases)) if cases else ():
             case, record = by_record[arrival.envelope.record], arrival.envelope.record
-            if case.is_unclear:
+            if case.is_open or (case.is_vague and not arrival.moment):
                 found = await self._measure_once(case, arrival.state)
                 nearest[record] = min(nearest[record], (found, arrival.moment))
             if arrival.is_late and case.is_open:
                 case.doubt = "it came here long after its round: its author may have been cut off"
-        some = _unclear(cases)
+        some = _open(cases)
         for arrival in self._past.as_arrived(_messages(some)) if some else ():
             if abs(arrival.moment - nearest[arrival.envelope.record][1]) <= 1:
                 for dtype in self._measuring.formats:
@@ -239,7 +239,7 @@ def _open(cases: Sequence[AuditCase]) -> list[AuditCase]:
 
 def _unclear(cases: Sequence[AuditCase]) -> list[AuditCase]:
     """Return those whose verdict more measurements may change."""
-    return [case for case in cases if case.is_unclear]
+    return [case for case in cases if case.is_open or case.is_vague]
 
 
 def _doubt(cases: Sequence[AuditCase], reason: str) -> None:

@@ -95,9 +95,9 @@ def test_user_task__a_field_is_wrong__is_named(line: str, instead: str, said: st
         read_user_task(path)
 
 
-def test_user_task__label_word_of_several_tokens__is_refused(task: Task, folders: Folders) -> None:
-    with pytest.raises(OperatorError, match="label words of one token each"):
-        read(folders, ROUNDED, replace(task, label_words=(" no", " not at all")), is_test=True)
+def test_user_task__label_words_that_no_one_token_sets_apart__are_refused(task: Task, folders: Folders) -> None:
+    with pytest.raises(OperatorError, match="label words that one token sets apart"):
+        read(folders, ROUNDED, replace(task, label_words=(" no", " no way")), is_test=True)
 
 
 def test_real_tasks__are_those_of_sfnode_init__with_test_files_of_their_own() -> None:

@@ -134,6 +134,25 @@ MESSAGES = (
         detector=Vectors(("logs.json",)),
     ),
     Mutant(
+        name="label-words-that-nothing-sets-apart",
+        breaks="two label words have the same token to be scored by: the model is asked which of them it is, in vain",
+        edits=(
+            Edit(
+                "sfnode.training.task.encoding",
+                "_set_apart",
+                "len(set(following)) == len(words)",
+                "len(following) == len(words)",
+            ),
+        ),
+        detector=Vectors(("tokens.json",)),
+    ),
+    Mutant(
+        name="common-beginning-left-out",
+        breaks="label words are scored by their second tokens right after the prompt, where none of them would stand",
+        edits=(Edit("sfnode.training.task.encoding", "PromptEncoder._example", ", *self.lead)", ")"),),
+        detector=Vectors(("tokens.json",)),
+    ),
+    Mutant(
         name="audit-of-any-run",
         breaks="a report about a message of another run is taken for one about this run",
         edits=(

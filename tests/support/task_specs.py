@@ -14,7 +14,7 @@ from tests.support.manifests import manifest_data
 CLASSIFICATION: dict[str, Any] = {"template": "{sentence} it was", "label_words": ["bad", "good"], "max_tokens": 6}
 LONG_WORDS: dict[str, Any] = {
     "template": "{sentence} it was",
-    "label_words": [" very dull", " bright", " not a bad film"],
+    "label_words": [" not dull", " bright", " not a bad film"],  # no one token sets them apart
 }
 CHOICE: dict[str, Any] = {
     "kind": "choice", "template": "{sentence} it", "completion": " {choice}", "label_words": []

@@ -39,7 +39,7 @@ def asked(fields: dict[str, Any], *questions: str, moved: int = 0, tokens: int =
     ("fields", "question", "answers"),
     [
         ({**CLASSIFICATION, "label_words": [" no", " yes"]}, "a good film", {"no", "yes"}),
-        (LONG_WORDS, "a good film", {"very dull", "bright", "not a bad film"}),
+        (LONG_WORDS, "a good film", {"not dull", "bright", "not a bad film"}),
         (CHOICE, CHOICES, {"good", "really bad", "long"}),
     ],
 )

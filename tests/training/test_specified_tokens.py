@@ -25,6 +25,7 @@ FIELDS = "sentence response text".split()
 TASKS: dict[str, tuple[Mapping[str, Any], str]] = {  # and the literal text at the end of the template
     "words": (CLASSIFICATION, " it was"),
     "long words": (LONG_WORDS, " it was"),
+    "words that one token sets apart": ({**LONG_WORDS, "label_words": [" not a film", " not very"]}, " it was"),
     "choice": (CHOICE, " it"),
     "choice without a prompt": ({**CHOICE, "template": "", "completion": "{choice}"}, ""),
     "completion": (COMPLETION, " it"),
@@ -57,8 +58,13 @@ def program_of(tokenizer: PreTrainedTokenizerBase, task: TaskSpec, tail: str) ->
         return list(tokenizer.encode(text, add_special_tokens=False))
 
     special = list(tokenizer.encode("a", add_special_tokens=True))
-    program = spec_program("### 5.5", t=t, TAIL=tail, START=special[: special.index(t("a")[0])], WORDS=[])
-    program.examples.__globals__["WORDS"] = [program.f(task, word) for word in task.label_words]
+    program = spec_program("### 5.5", t=t, TAIL=tail, START=special[: special.index(t("a")[0])], WORDS=[], LEAD=[])
+    words = [program.f(task, word) for word in task.label_words]
+    common = [
+        place for place in range(max(map(len, words), default=0)) if len({str(w[: place + 1]) for w in words}) == 1
+    ]
+    lead = words[0][: len(common)] if words else []
+    program.examples.__globals__.update(WORDS=words, LEAD=lead)
     return program
 
 
@@ -72,7 +78,8 @@ def is_unusable(program: SimpleNamespace, task: TaskSpec, body: int) -> bool:
     examples = program.made
     candidates = [tokens for _, found in examples for tokens in found]
     shortest = min(map(len, candidates), default=1)  # a label word of one token
-    longest = max(map(len, candidates), default=0)
+    lead = program.examples.__globals__["LEAD"]
+    longest = max(map(len, candidates), default=len(lead) if task.label_words and not candidates else 0)
     room = task.max_tokens - len(program.START) - longest
     is_short = any(len(prompt) + shortest < 2 for prompt, _ in examples)
     return shortest == 0 or is_short or (task.kind != "completion" and room < (body > 0))

@@ -161,6 +161,39 @@ def test_label_words__one_token_each__rows_are_prompts_alone() -> None:
     assert encoded({"sentence": "film", "label": 1}) == [Example(tokens=tokens("film it was"), label=1)]
 
 
+@pytest.mark.parametrize(
+    ("words", "lead", "following"),
+    [
+        (["good film", "bad"], "", "good bad"),
+        (["very good film", "very bad"], "very", "good bad"),
+        (["it was very bright", "it was not", "it was dull"], "it was", "very not dull"),
+    ],
+)
+def test_label_words__of_several_tokens_that_one_sets_apart__rows_are_prompts_and_what_all_words_begin_with(
+    words: list[str], lead: str, following: str
+) -> None:
+    """Labels as data have them (ABBR, ENTY) took a row of the pass each, and learnt far less of it."""
+    assert encoder(label_words=words).label_tokens == tokens(following)
+    found = encoded({"sentence": "a film", "label": 1}, label_words=words, max_tokens=6)
+    assert found == [Example(tokens=(tokens("a film it was") + tokens(lead))[-6:], label=1)]
+
+
+def test_label_words__what_they_begin_with__is_never_cut() -> None:
+    words = ["it was very very bright", "it was very very dull"]
+    (example,) = encoded({"sentence": "a very bright film", "label": 1}, label_words=words, max_tokens=6)
+    assert (example.tokens, example.is_cut) == (tokens("it was it was very very"), True)
+    with pytest.raises(OperatorError, match=r"here:1: .* is 4 tokens, .* the run's 4; .*--max-tokens"):
+        encoded({"sentence": "film", "label": 1}, label_words=words, max_tokens=4)
+
+
+@pytest.mark.parametrize("words", [["not dull", "bright", "not bad"], ["very", "very bad"], ["it was", "it was bad"]])
+def test_label_words__that_no_one_token_sets_apart__follow_the_prompt_as_candidates(words: list[str]) -> None:
+    found = encoder(label_words=words)
+    assert (found.lead, found.label_tokens) == ((), ())
+    (example,) = encoded({"sentence": "film", "label": 1}, label_words=words, max_tokens=12)
+    assert example.candidates == tuple(map(tokens, words))
+
+
 def test_label_words__several_tokens__follow_the_prompt_as_candidates() -> None:
     assert encoder(LONG_WORDS).label_tokens == ()
     words = tuple(tokens(word) for word in LONG_WORDS["label_words"])
@@ -245,7 +278,7 @@ def test_text__tokenizer_with_a_first_token__begins_every_piece_with_it(llama_li
 def test_following_text__tokenizer_that_puts_a_space_before_it__is_as_after_a_prompt(
     llama_like: PreTrainedTokenizerBase,
 ) -> None:
-    task = task_spec(LONG_WORDS, template="{sentence} It was", label_words=[" sad", " happy"])
+    task = task_spec(LONG_WORDS, template="{sentence} It was", label_words=[" sad", " sadly", " happy"])
     (example,) = PromptEncoder(llama_like, task).encode({"sentence": "The dog ran.", "label": 0}, "here")
     for word, candidate in zip(task.label_words, example.candidates, strict=True):
         assert (*example.tokens, *candidate) == tuple(llama_like.encode(f"The dog ran. It was{word}"))

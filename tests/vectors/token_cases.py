@@ -19,7 +19,8 @@ from tests.vectors.token_table import A_WITH_SPECIAL, TOKENS
 
 _NO_START, _START = [97], [256, 97, 257]  # the tokens of "a" with the special ones
 _WORDS = {"kind": "classification", "template": "{text} is", "completion": "", "label_words": ["0", "1"]}
-_LONG = {**_WORDS, "label_words": [" bad", " good"]}
+_LONG = {**_WORDS, "label_words": [" bad", " good", " bath"]}
+_SET_APART = {**_WORDS, "label_words": [" bad", " good"]}
 _CHOICE = {"kind": "choice", "template": "{text}:", "completion": " {choice}.", "label_words": []}
 _COMPLETION = {"kind": "completion", "template": "{text}:", "completion": "{answer}", "label_words": []}
 _TEXT = {"kind": "completion", "template": "", "completion": "{text}", "label_words": []}
@@ -85,8 +86,7 @@ def _examples(tokenizer: PreTrainedTokenizerBase, task: dict[str, Any], data: by
         encoder = PromptEncoder(tokenizer, _spec(task))
     except OperatorError:
         return {"words": None, "examples": None}
-    words = [[token] for token in encoder.label_tokens] or [list(word) for word in encoder.words]
-    return {"words": words, "examples": _read(encoder, data)}
+    return {"words": [list(word) for word in encoder.words], "examples": _read(encoder, data)}
 
 
 def _read(encoder: PromptEncoder, data: bytes) -> list[object] | None:
@@ -116,6 +116,10 @@ def _templates() -> Iterator[Case]:
     for name, task in {
         "label words of one token": _WORDS,
         "label words of several tokens": _LONG,
+        "label words that their second token sets apart": _SET_APART,
+        "label words that their first token sets apart": {**_WORDS, "label_words": ["bad", "good", "c"]},
+        "a label word that another one begins with": {**_WORDS, "label_words": ["bad", "b"]},
+        "a label word that all begin with": {**_WORDS, "label_words": ["ba", "bad", "bat"]},
         "a choice": _CHOICE,
         "a completion": _COMPLETION,
         "a text": _TEXT,
@@ -204,7 +208,13 @@ def _rows() -> Iterator[Case]:
 def _cut() -> Iterator[Case]:
     for name, special in {"": _NO_START, ", with a token at the start": _START}.items():
         long = {"text": "abcdefgh", "answer": "ijklmnop", "choices": ["x", "yz"], "label": 1}
-        for kind, task in {"words": _WORDS, "long words": _LONG, "choice": _CHOICE, "completion": _COMPLETION}.items():
+        for kind, task in {
+            "words": _WORDS,
+            "long words": _LONG,
+            "words with a common token": _SET_APART,
+            "choice": _CHOICE,
+            "completion": _COMPLETION,
+        }.items():
             for max_tokens in (5, 6, 7, 9, 15):
                 yield _case(f"{max_tokens} tokens: {kind}{name}", task, [long], max_tokens, special)
         for length in (1, 4, 5, 9):
@@ -221,6 +231,8 @@ def _cut() -> Iterator[Case]:
             yield _case(f"prompt {text!r} and choices {choices}{name}", empty, [*chosen], 8, special)
         bare = {**_WORDS, "template": "{text}"}
         yield _case(f"an empty prompt before a label word{name}", bare, [{"text": "", "label": 0}], 8, special)
+        common = {**_SET_APART, "template": "{text}"}
+        yield _case(f"an empty prompt before a common token{name}", common, [{"text": "", "label": 0}], 8, special)
         question = {**_REWARD, "template": "{text}"}
         yield _case(f"an empty prompt before an answer{name}", question, [{"text": "", "answer": ""}], 8, special)
         short = {**_COMPLETION, "template": "{text}"}

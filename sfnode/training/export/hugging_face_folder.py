@@ -165,6 +165,7 @@ def origin_of(manifest: Manifest, coefficients: Coefficients, base_folder: Path)
         "template": manifest.task.template,
         "completion": manifest.task.completion,
         "label_words": list(manifest.task.label_words),
-        "label_tokens": list(encoder.label_tokens),  # what follows a prompt, if that is one token each
+        "lead_tokens": list(encoder.lead),  # follow the prompt, if one token more sets the label words apart
+        "label_tokens": list(encoder.label_tokens),
         "max_tokens": manifest.task.max_tokens,
     }

@@ -1,12 +1,13 @@
 """Encode rows of data as tokens of a run's task. All that this module knows of a model is its tokenizer.
 
 A row has a prompt and texts that may follow it: the run's label words, the row's own choices, or one completion
-(`protocol.run.task.TaskKind`). If every label word is one token, the normaliser over the vocabulary cancels when they
-are compared, so a row is its prompt alone. Otherwise every text that may follow makes its own row (`candidates`).
+(`protocol.run.task.TaskKind`). If one token sets the label words apart, the normaliser over the vocabulary cancels when
+they are compared, so a row is its prompt alone. Otherwise every text that may follow makes its own row (`candidates`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import torch
@@ -28,7 +29,7 @@ class Example:
     """Holds a data row as tokens.
 
     Attributes:
-        tokens: the prompt. Together with the longest candidate at most max_tokens.
+        tokens: the prompt, and what all label words begin with. Together with the longest candidate at most max_tokens.
         label: index of the right label word or candidate.
         candidates: texts that may follow; one for a completion, none where `TaskData.label_tokens` are set, or where
             the model writes answers.
@@ -71,7 +72,7 @@ class TaskData:
     """Holds the data of a session: examples to train on and to evaluate on, and a padding token.
 
     Attributes:
-        label_tokens: token of each label word; empty where the examples have candidates.
+        label_tokens: the token that sets each label word apart; empty where the examples have candidates.
         judge: says how good answers are, in a run that learns from rewards.
     """
 
@@ -89,7 +90,8 @@ class PromptEncoder:
         token_rows: for how many tokens the model has a row (`loading.token_rows`); None: for all.
 
     Attributes:
-        words: tokens of each label word. label_tokens: the same where each is one token, else empty.
+        words: tokens of each label word.
+        lead, label_tokens: what all words begin with, and the next token of each; empty unless these differ (SPEC 5.5).
         joined: label words that the tokenizer joins with the end of the prompt.
     """
 
@@ -105,8 +107,7 @@ class PromptEncoder:
         self._context = _CONTEXT + self.template.end
         self._context_tokens = self._encoded(self._context)
         self.words = self._label_words()
-        is_single = bool(self.words) and all(len(tokens) == 1 for tokens in self.words)
-        self.label_tokens: Tokens = tuple(tokens[0] for tokens in self.words) if is_single else ()
+        self.lead, self.label_tokens = _set_apart(self.words)
         self.joined = tuple(word for word in task.label_words if self._after_context(word) is None)
 
     def encode(self, row: object, where: str) -> tuple[Example, ...]:
@@ -132,14 +133,14 @@ class PromptEncoder:
     def _example(self, texts: RowTexts, candidates: tuple[Tokens, ...], where: str) -> Example:
         """Return the prompt with its candidates; a prompt too long for the longest candidate loses its beginning."""
         body = self._encoded(texts.prompt)
-        longest = max(map(len, candidates), default=0)
+        longest = max(map(len, candidates), default=len(self.lead))
         room = self._task.max_tokens - len(self._prefix) - longest
         if room < bool(body):
             raise OperatorError(
                 f"{where}: a choice or label word is {longest} tokens, with the prompt more than the run's "
                 f"{self._task.max_tokens}; make the run with a larger --max-tokens"
             )
-        tokens = (*self._prefix, *(body[-room:] if room else ()))
+        tokens = (*self._prefix, *(body[-room:] if room else ()), *self.lead)
         shortest = min(map(len, candidates), default=1)
         if shortest < 1 or len(tokens) + shortest < 2:
             raise OperatorError(f"{where}: there is no token to predict: the prompt or a choice is empty")
@@ -213,6 +214,13 @@ class PromptEncoder:
 
     def _encoded(self, text: str) -> Tokens:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False, verbose=False))
+
+
+def _set_apart(words: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
+    """Return the tokens that all words begin with, and the next one of each; nothing unless these are all different."""
+    lead = tuple(column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
+    following = tuple(word[len(lead)] for word in words if len(word) > len(lead))
+    return (lead, following) if len(set(following)) == len(words) else ((), ())
 
 
 def read_task(
