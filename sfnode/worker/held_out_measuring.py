@@ -104,7 +104,10 @@ async def evaluate_alone(
 
 
 class Measuring:
-    """Measures messages on any state in any number format, with one session for each. ``aclose`` closes them all."""
+    """Measures messages on any state in any number format, with one session for each. ``aclose`` closes them all.
+
+    ``formats``: those that were opened.
+    """
 
     def __init__(self, socket: Path, signed: SignedManifest, config: TrainingConfig) -> None:
         """Take a worker's socket and a run; that of ``config`` is the format that is used first."""
@@ -113,13 +116,9 @@ class Measuring:
         self._signed = signed
         self._config = replace(config, eval_data=None)
         self._closing = AsyncExitStack()
+        self.formats: list[str] = []
         self._sessions: dict[str, WorkerSession] = {}
         self._epochs: dict[str, frozenset[int]] = {}  # those that were sent to each session
-
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """Return the formats that were opened."""
-        return tuple(self._sessions)
 
     async def open(self, dtype: str) -> None:
         """Load the model in ``dtype``, unless that was done before.
@@ -131,6 +130,7 @@ class Measuring:
         training = replace(self._config, devices=replace(self._config.devices, dtype=dtype))
         session = await self._closing.enter_async_context(open_session(self._socket, self._signed, training))
         self._sessions[dtype], self._epochs[dtype] = session, frozenset()
+        self.formats.append(dtype)
 
     async def scalars(
         self, state: Coefficients, step: int, seeds: Sequence[int], directions: int, dtype: str

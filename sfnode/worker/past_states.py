@@ -138,7 +138,8 @@ class PastStates:
                 continue
             with_all, out = held.sum_up(), held.expelled(self.expelled_before(envelope.step), envelope.author)
             with_all.remove(out)
-            is_late, newest = held.is_late(envelope), held.newest(envelope.author, group * _MOMENTS * ROUNDS_AHEAD[-1])
+            others = (each for each in reversed(held.counted) if each.author != envelope.author)
+            is_late, newest = held.is_late(envelope), list(islice(others, group * _MOMENTS * ROUNDS_AHEAD[-1]))
             for moment, end in enumerate(range(0, len(newest) + 1, group)):
                 with_all.remove(newest[max(0, end - group) : end])
                 yield Arrival(envelope=envelope, moment=moment, state=with_all, is_late=is_late)
@@ -147,7 +148,7 @@ class PastStates:
 
 
 class _Held:
-    """Tracks what this node held, record by record."""
+    """Tracks what this node held, record by record; ``counted``: the newest of the records that still count."""
 
     def __init__(self, manifest: Manifest, ledger: Ledger, expulsions: Mapping[Author, Sequence[Envelope]]) -> None:
         self._ledger = ledger
@@ -159,7 +160,7 @@ class _Held:
         self._of_expelled: dict[tuple[Author, int], Envelope] = {}  # today they hold no slot that could be void
         self._first_of_void: dict[tuple[Author, int], Envelope] = {}
         self._highest: dict[Author, int] = {}
-        self._newest: deque[Envelope] = deque(maxlen=_SUMMED_AT_ONCE)
+        self.counted: deque[Envelope] = deque(maxlen=_SUMMED_AT_ONCE)
 
     def take(self, envelope: Envelope) -> None:
         """Add the next record; the second one of a void slot removes the first."""
@@ -174,7 +175,7 @@ class _Held:
         elif self._ledger.slots.is_void(*slot):
             self._first_of_void[slot] = envelope
         else:
-            self._newest.append(envelope)
+            self.counted.append(envelope)
         self._waiting.append(envelope)
         if len(self._waiting) >= _SUMMED_AT_ONCE:
             self.sum_up()
@@ -188,11 +189,6 @@ class _Held:
     def expelled(self, count: int, author: Author) -> list[Envelope]:
         """Return the records so far of the first ``count`` expelled authors, except ``author``."""
         return [each for (of, _), each in self._of_expelled.items() if self._places[of] < count and of != author]
-
-    def newest(self, author: Author, count: int) -> list[Envelope]:
-        """Return the newest ``count`` records so far of all but ``author``, newest first, of those that counted."""
-        others = (each for each in reversed(self._newest) if each.author != author)
-        return list(islice(others, count))
 
     def is_late(self, envelope: Envelope) -> bool:
         """Return whether most other authors are further ahead of the message than the clock allows."""

@@ -36,10 +36,15 @@ def truth(seed: int) -> int:
 
 @dataclass
 class InventedMeasurements:
-    """Formats differ by a quantum or two."""
+    """Formats differ by a quantum or two.
+
+    ``only``: the digest of the one state and the one format in which the truth comes out; in the same state three
+    quarters of it, elsewhere half.
+    """
 
     missing: str = ""
     is_finite: bool = True
+    only: tuple[bytes, str] | None = None
     dtype: str = "fp32"
     formats: tuple[str, ...] = ()
 
@@ -52,6 +57,9 @@ class InventedMeasurements:
         self, state: Coefficients, step: int, seeds: Sequence[int], directions: int, dtype: str
     ) -> list[tuple[int, ...] | None]:
         off = 0 if dtype == "fp32" else 2
+        if self.only is not None:
+            quarters = 2 if state.digest() != self.only[0] else 3 if dtype != self.only[1] else 4
+            return [(truth(seed) * quarters // 4,) for seed in seeds]
         return [(truth(seed) + off,) if self.is_finite else None for seed in seeds]
 
 
@@ -102,6 +110,15 @@ async def test_auditor__format_that_cannot_be_tried__accuses_nobody_and_says_why
     found = await judged(tmp_path, arrived, InventedMeasurements(missing=missing))
     assert found.verdict is AuditVerdict.UNJUDGED
     assert found.reason == f"its author may compute in {missing}, which cannot be tried here: torchao is missing"
+
+
+async def test_auditor__part_of_a_round_in_another_format__agrees(tmp_path: Path) -> None:
+    """An honest author was accused: formats were tried with whole rounds only, parts of rounds in this node's format."""
+    arrived = [message(number, step) for step in range(STEP + 3) for number in (1, 2)]
+    held = Coefficients(MANIFEST)
+    held.add(arrived[: 2 * STEP + 1])
+    found = await judged(tmp_path, [*arrived, message(0)], InventedMeasurements(only=(held.digest(), "int4")))
+    assert (found.verdict, found.deviation, found.dtype) == (AuditVerdict.AGREES, 0.0, "int4")
 
 
 async def test_auditor__false_claim_that_came_long_after_its_round__cannot_be_judged(tmp_path: Path) -> None:

@@ -172,24 +172,6 @@ def test_audit__author_who_started_in_the_middle_of_a_round__held_a_part_of_it(s
     assert (row.verdict, row.deviation) == (AuditVerdict.AGREES, 0.0)
 
 
-def test_audit__author_cut_off_in_the_middle_of_a_round_who_computes_in_other_numbers__agrees(
-    story: Story, tmp_path: Path
-) -> None:
-    """The format was tried on whole rounds only, and the part of a round in the auditor's format only."""
-    session = Estimator(
-        load_shared("int4", model_folder(), torch.device("cpu")), Bases(story.run.manifest), story.run.session.data
-    )
-    for step in range(6):
-        for author in (OTHER, TROUBLE):
-            story.say(author, step, list(story.arrived), factor=8)
-            if (author, step) == (OTHER, 2):
-                scalars = story.measured(HONEST, 5, story.arrived, session)
-    assert deviation(scalars, story.measured(HONEST, 5, story.arrived[:5])) > 0.25
-    story.arrived.append(story.sealed(HONEST, 5, scalars))
-    (row,) = story.audited(tmp_path, HONEST)
-    assert (row.verdict, row.deviation) == (AuditVerdict.AGREES, 0.0)
-
-
 def test_audit__author_cut_off_before_an_expulsion__went_on_with_the_updates_of_the_expelled(
     story: Story, tmp_path: Path
 ) -> None:
