@@ -218,7 +218,8 @@ class PromptEncoder:
 
 def _set_apart(words: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
     """Return the tokens that all words begin with, and the next one of each; nothing unless these are all different."""
-    lead = tuple(column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
+    columns = zip(*words, strict=False)  # the shortest word ends it
+    lead = tuple(column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns))
     following = tuple(word[len(lead)] for word in words if len(word) > len(lead))
     return (lead, following) if len(set(following)) == len(words) else ((), ())
 
