@@ -113,7 +113,7 @@ async def test_auditor__format_that_cannot_be_tried__accuses_nobody_and_says_why
 
 
 async def test_auditor__part_of_a_round_in_another_format__agrees(tmp_path: Path) -> None:
-    """An honest author was accused: formats were tried with whole rounds only, parts of rounds in this node's format."""
+    """An honest author was accused: formats were tried with whole rounds, parts of rounds in this node's format."""
     arrived = [message(number, step) for step in range(STEP + 3) for number in (1, 2)]
     held = Coefficients(MANIFEST)
     held.add(arrived[: 2 * STEP + 1])

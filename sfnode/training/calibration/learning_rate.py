@@ -18,7 +18,11 @@ Progress = Callable[[int, int], None]  # called with the examples that are done,
 _ARRIVES = (0.2, 2.0)  # least and largest share of a move that later layers leave
 _SMALL = 0.05  # nats by which a small step lowers the loss, if all of it arrives
 _SHARES = tuple(1 / parts for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256))  # of the rate, that are tried
-_OF_CHOICES = (8.0, 4.0, 2.0)  # that are tried before: what bends most is what all of an example's candidates begin with
+_OF_CHOICES = (
+    8.0,
+    4.0,
+    2.0,
+)  # that are tried before: what bends most is what all of an example's candidates begin with
 _TINY = 1e-12
 _PARTS_MAX, _PART_EXAMPLES = 4, 64
 _TRIAL_STEPS = 6  # as long as those of very many rows
@@ -51,8 +55,8 @@ def suited_rate(
     not stand for either. Then the rate is lowered until the loss does not leap in a few steps and is lower after them.
     Each step is down the gradient of a part of the examples, and looked at on the next part: on the same part the loss
     falls even where a run diverges. Where rows that look alike have a few of K labels, it bends up to K / 2 times more
-    than in theory; the candidates of choices bend it less. Where labels are hard to learn, the gradient of so few rows is mostly noise, and steps may be worse
-    at first: a run takes more rows for steps of this length.
+    than in theory, and by the candidates of choices less. Where labels are hard to learn, the gradient of so few rows
+    is mostly noise, and steps may be worse at first: a run takes more rows for steps of this length.
     """
     (rate, size), (parts, steps, share) = theory, _steps_of(data)
     rows, done, planned = 0, 0, trial_passes(data)
