@@ -132,8 +132,8 @@ def row_gradients(
     manifest = bases.manifest
     if label_tokens and manifest.method.core_rows != len(label_tokens) - 1:
         raise OperatorError(
-            f"the run's core has {manifest.method.core_rows} rows, and {len(label_tokens)} label words of one token "
-            f"need {len(label_tokens) - 1}: is this the run's model?"
+            f"the run's core has {manifest.method.core_rows} rows, and {len(label_tokens)} label words that one token "
+            f"sets apart need {len(label_tokens) - 1}: is this the run's model?"
         )
     sides = shared.bases(bases, epoch)
     dtype, names = shared.loss_dtype, [tensor.name for tensor in manifest.tensors]

@@ -213,7 +213,7 @@ def test_row_gradients__tensor_that_no_linear_layer_has__is_refused() -> None:
 def test_row_gradients__other_number_of_label_words_than_the_core_is_for__is_refused() -> None:
     data, shared = some_words(), SharedModel(tiny_llama())
     bases, _ = dense_bases(shared, data)
-    with pytest.raises(OperatorError, match="core has 2 rows, and 2 label words of one token need 1"):
+    with pytest.raises(OperatorError, match="core has 2 rows, and 2 label words that one token sets apart need 1"):
         measured(shared, replace(data, label_tokens=LABELS[:2]), bases, a_core(bases))
 
 

@@ -18,11 +18,7 @@ Progress = Callable[[int, int], None]  # called with the examples that are done,
 _ARRIVES = (0.2, 2.0)  # least and largest share of a move that later layers leave
 _SMALL = 0.05  # nats by which a small step lowers the loss, if all of it arrives
 _SHARES = tuple(1 / parts for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256))  # of the rate, that are tried
-_OF_CHOICES = (
-    8.0,
-    4.0,
-    2.0,
-)  # that are tried before: what bends most is what all of an example's candidates begin with
+_OF_CHOICES = (8.0, 4.0, 2.0)  # that are tried before, of runs with choices
 _TINY = 1e-12
 _PARTS_MAX, _PART_EXAMPLES = 4, 64
 _TRIAL_STEPS = 6  # as long as those of very many rows
