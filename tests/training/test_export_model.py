@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,15 +134,22 @@ def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: Train
     assert ours("The plot was dull.")["input_ids"] == theirs("The plot was dull.")["input_ids"]
 
 
+@pytest.mark.parametrize("words", [(" no", " yes"), (" a no", " a yes")], ids=["one token", "a common beginning"])
 def test_evaluate_export__script_of_the_guide__counts_what_sfnode_counts(
-    run: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...],
+    run: TrainedRun,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Faults once: the script took the first token of a label word that stands alone; labels in words were wrong."""
     out, rows = tmp_path / "out", tmp_path / "rows.jsonl"
     lines = demo.data_file(split="eval").read_text().splitlines()[:40]
-    rows.write_text("\n".join([*lines[:20], *(line.replace('"label": 0', '"label": "no"') for line in lines[20:])]))
-    export_model(Bases(run.manifest), run.coefficients, run.base, out)
-    data = read_task(load_tokenizer(out), run.manifest.task, None, rows)
+    in_words = [line.replace('"label": 0', f'"label": "{words[0].strip()}"') for line in lines[20:]]
+    rows.write_text("\n".join([*lines[:20], *in_words]))
+    task = replace(run.manifest.task, label_words=words)
+    export_model(Bases(replace(run.manifest, task=task)), run.coefficients, run.base, out)
+    data = read_task(load_tokenizer(out), task, None, rows)
     batch = batch_of(data, data.evaluation_examples, 1, torch.device("cpu"))
     right = SharedModel(load_causal_lm(out, torch.device("cpu"), torch.float32)).scores(batch, data.label_tokens).right
     (script,) = re.findall(
@@ -151,6 +159,7 @@ def test_evaluate_export__script_of_the_guide__counts_what_sfnode_counts(
     made: dict[str, object] = {}
     exec(script, made)
     assert made["words"] == list(data.label_tokens) and len(data.label_tokens) == 2
+    assert bool(made["lead"]) is words[0].startswith(" a")
     assert capsys.readouterr().out == f"accuracy {float(right.mean()):.4f} on 40 rows\n"
 
 
