@@ -17,7 +17,7 @@ SYNC_REST_MS = 1_000  # between two sync sessions with the same peer; doubled by
 SYNC_REST_MS_MAX = 60_000  # for a peer that stalls for ever, or promises what it never sends
 FIRST_SYNC_TIMEOUT_MS = 30_000  # no peer answered for this long: go on with what the disk holds
 RECOUNT_REST_MS = 60_000  # between two recounts of the state that a neighbour's digest made necessary
-SNAPSHOT_MISSING_MS = 60_000  # how long no neighbour may have what a snapshot counts; then it is false
+SNAPSHOT_MISSING_MS = 60_000  # how long nothing of what a snapshot counts may come; then its use ends
 
 # --- the pace of steps ----------------------------------------------------------------------------------------
 STEP_WAIT_MS_MIN = 200

@@ -168,9 +168,7 @@ export class Snapshots {
     this.#lookMs = nowMs + this.#limits.HEAD_INTERVAL_MS;
     const verdict = judge(this.#state.run, this.#used, this.#state.ledger);
     if (verdict === "missing" && this.#mayYetCome(nowMs)) return [];
-    if (verdict === "unequal" || (verdict === "missing" && this.#sync.peers.length > 1)) {
-      return [["Halt", this.#signedBy.map(({ data }) => data)]];
-    }
+    if (verdict === "unequal") return [["Halt", this.#signedBy.map(({ data }) => data)]];
     return this.#end(verdict === "equal" ? "proved" : "unproved");
   }
 
@@ -182,7 +180,9 @@ export class Snapshots {
   }
 
   #mayYetCome(nowMs) {
-    this.#missingSinceMs ??= nowMs;
+    const held = this.#state.ledger.slotsBelow(this.#used.step).length;
+    if (held !== this.#held) this.#missingSinceMs = nowMs;
+    this.#held = held;
     return nowMs - this.#missingSinceMs < this.#limits.SNAPSHOT_MISSING_MS;
   }
 

@@ -33,7 +33,8 @@ class Snapshots:
         self._is_usable = config.is_training and config.snapshot in wanted
         self._made_step = 0
         self._statements = b""  # their digest when the snapshot came into use
-        self._missing_since_ms: int | None = None
+        self._missing_since_ms: int | None = None  # since when what it counts and this node lacks has not come
+        self._held = 0  # slots below its step then
         self._look_ms = 0
         self._asked: str | None = None  # the SHA-256 of the file that is being fetched; one at a time
         self._due_ms: dict[str, int] = {}  # when each failed file may be asked for again
@@ -166,16 +167,15 @@ class Snapshots:
             return []
         self._look_ms = now_ms + timings.HEAD_INTERVAL_MS
         verdict = snapshot_proof.judge(snapshot, self._replica)
-        is_missing = verdict is snapshot_proof.ProofVerdict.MISSING
-        if is_missing:
-            if self._missing_since_ms is None:
-                self._missing_since_ms = now_ms
-            # A neighbour that lags or withholds also makes a node live, so wait for the others.
+        if verdict is snapshot_proof.ProofVerdict.UNEQUAL:
+            return [self._halt(snapshot)]
+        if verdict is snapshot_proof.ProofVerdict.MISSING:
+            # A neighbour that lags or withholds also makes a node live, so wait for the others while updates come.
+            held = self._replica.ledger.slots.slots_before(snapshot.step)
+            if self._missing_since_ms is None or held != self._held:
+                self._missing_since_ms, self._held = now_ms, held
             if now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS:
                 return []
-        # One neighbour alone may withhold records that others have, which proves nothing against the signers.
-        if verdict is snapshot_proof.ProofVerdict.UNEQUAL or (is_missing and self._sync.peers > 1):
-            return [self._halt(snapshot, is_missing=is_missing)]
         is_equal = verdict is snapshot_proof.ProofVerdict.EQUAL
         return self._end(events.SnapshotOutcome.PROVED if is_equal else events.SnapshotOutcome.UNPROVED)
 
@@ -196,12 +196,9 @@ class Snapshots:
         self._statements = roster.digest()
         return any(from_step < snapshot.step for from_step in roster.excluded().values())
 
-    def _halt(self, snapshot: snapshot_file.Snapshot, *, is_missing: bool) -> events.Halt:
-        found = "the same updates give other coefficients"
-        if is_missing:
-            held = self._replica.ledger.slots.slots_before(snapshot.step)
-            found = f"it counts {snapshot.slots} slots, and no neighbour has more than {held}"
+    def _halt(self, snapshot: snapshot_file.Snapshot) -> events.Halt:
         signers = ", ".join(each.author.hex()[:16] for each in self._signed_by)
+        found = "the same updates give other coefficients"
         detail = f"the snapshot of the steps before {snapshot.step} is false: {found}. Signed by {signers}"
         return events.Halt(detail=detail, attestations=tuple(each.data for each in self._signed_by))
 

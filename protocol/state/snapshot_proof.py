@@ -16,7 +16,7 @@ class ProofVerdict(StrEnum):
     EQUAL = "equal"
     UNEQUAL = "unequal"  # the same updates have other coefficients: a lie, or a broken machine
     OTHER_SET = "other set"  # updates have come or were removed since: no conclusion is possible
-    MISSING = "missing"  # the snapshot counts more slots than are here, and none was removed
+    MISSING = "missing"  # the snapshot counts more slots than are here: they may come yet
 
 
 def take_snapshot(replica: Replica, step: int) -> Snapshot:

@@ -198,11 +198,14 @@ class RunningNode:
         self._executor.carry_out(joined(effects))
 
     def _handle_one(self, event: Event, *, is_last: bool) -> list[Effect]:
-        """Pass an event to the core. If a neighbour's message triggers a bug, the node's next life avoids that peer."""
+        """Pass an event to the core. If a neighbour's message triggers a bug, the node's next life avoids that peer.
+
+        A disk that fails, or memory that is used up, is not the peer's fault.
+        """
         try:
             return self.node.handle(event, int(trio.current_time() * 1_000), is_last=is_last)
-        except BaseException:
-            if isinstance(event, MessageArrived):
+        except Exception as error:
+            if isinstance(event, MessageArrived) and not isinstance(error, (*ENDINGS, MemoryError)):
                 self.network.sessions.drop(event.peer, "its message met a fault of this node's")
             raise
 

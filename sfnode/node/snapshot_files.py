@@ -26,7 +26,7 @@ _KEPT = 2  # a joiner may still be fetching the older one
 _TEXTS = {
     SnapshotOutcome.USED: "training on the snapshot of {authors} authors while the ledger is replayed",
     SnapshotOutcome.PROVED: "the replay has proved the snapshot of {authors} authors: every bit is the same",
-    SnapshotOutcome.UNPROVED: "the updates have changed since the snapshot: going on with what was replayed",
+    SnapshotOutcome.UNPROVED: "the updates here are not those of the snapshot: going on with what was replayed",
     SnapshotOutcome.USELESS: "{authors} authors attest a file that is not a snapshot of this run: replaying first",
 }
 

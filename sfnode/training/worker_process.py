@@ -229,7 +229,9 @@ def listen(path: Path) -> socket.socket:
     try:
         listener.bind(str(path))
     except OSError as error:
-        raise OperatorError(f"worker socket {path}: {error}; give a path of at most 100 bytes") from None
+        is_long = len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX
+        help_ = f"give a path of at most {_SOCKET_PATH_BYTES_MAX} bytes" if is_long else "give one in a folder of yours"
+        raise OperatorError(f"worker socket {path}: {disk.describe_os_error(error)}; {help_}") from None
     finally:
         os.umask(before)
     listener.listen(128)

@@ -133,7 +133,7 @@ class SnapshotWatch:
             self._tell(SnapshotEvent.PROVED)
             return
         is_cut = any(from_step < snapshot.step for from_step in holding.excluded.values())
-        is_withheld = made.slots > len(below) and node.sync.peers < 2  # as far as it can know
+        is_withheld = made.slots > len(below)  # as far as it can know
         require(is_cut or is_withheld or not is_same, "the same set, and nothing was said of its snapshot")
         self._tell(SnapshotEvent.STALE)
 

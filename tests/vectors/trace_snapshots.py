@@ -268,11 +268,12 @@ def _proving() -> Iterator[Story]:
         FULL,
     ).tick(300)
 
-    told = _used("it counts more slots than are here: waits 60 s; with one neighbour nothing is proved", TRUE, late)
+    told = _used("it counts more slots than anybody has: after 60 s nothing is proved", TRUE, late).join(220, Y)
     yield told.ticks(300, 30_000, 60_299, 62_300)
 
-    told = _used("it counts more slots than anybody has: halts after 60 s with two neighbours", TRUE, late).join(220, Y)
-    yield told.ticks(300, 30_000, 60_299, 62_300)
+    few = [each for each in FULL if each not in FULL[4:10:3]]
+    told = _used("some of what it counts comes: waits 60 s more for the rest", TRUE, few).join(220, Y).tick(300)
+    yield told.push(50_000, X, FULL[4]).ticks(50_050, 52_100, 62_300, 111_000, 114_200)
 
     told = _used("the missing update comes in time: proved", TRUE, late)
     yield told.tick(300).push(1_000, X, FULL[4]).ticks(1_050, 2_299, 2_300)
