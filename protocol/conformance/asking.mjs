@@ -212,7 +212,10 @@ export class Session {
     while (!isLast && !this.isFailed) {
       const page = yield ["AuthorsRequest", { span, shards, after }];
       listed += page.authors.length;
-      demand(listed <= this.#run.manifest.authors_max, "more authors than the table holds");
+      if (listed > this.#run.manifest.authors_max) {
+        this.isFailed = true;
+        return;
+      }
       yield* this.#pullPage(span, page.authors);
       [after, isLast] = [page.authors.at(-1)?.[0] ?? after, page.is_last];
     }

@@ -26,6 +26,7 @@ export class Snapshots {
   #signedBy = [];
   #madeStep = 0;
   #missingSinceMs = null;
+  #held = -1; // slots below its step when something last came
   #lookMs = 0;
 
   /** key: {secretSeed, author}. */

@@ -84,7 +84,7 @@ export const SWITCHES_OF_NODE_SYNC = [
       "const unvoided = theirs.void.filter((step) => !own.get(step)?.isVoid);",
       "const unvoided = [];",
     ],
-    ["8.4.3", "no more authors than the run may have", "listed <= this.#run.manifest.authors_max", "true"],
+    ["8.4.4", "no more authors than the run may have", "listed > this.#run.manifest.authors_max", "false"],
     ["8.4.4", "payload hashes where nothing is missing", "missing.length === 0 && hasCommon && ", "false && "],
     ["8.4.4", "not if the own slots give their digest", "!this.#explains(span, author, theirs)", "true"],
     [

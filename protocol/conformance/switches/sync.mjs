@@ -79,11 +79,6 @@ const ANSWERS = [
       "slots valid and void",
       'demand(!valid.some((byte, index) => byte & voided[index]), "a slot both valid and void");',
     ],
-    [
-      "8.4.3 UNREQUESTED",
-      "any number of authors in a page",
-      'demand(authors.length <= authorsMax, "more authors than the table holds");',
-    ],
     ["8.4.3 UNREQUESTED", "empty pages of statements", "isLast || keys.length > 0", "true"],
     [
       "8.4.3 UNREQUESTED",
