@@ -154,6 +154,12 @@ class Bucket:
         """Return the digest as if only the slots in the bitmap were held. Groups whole or empty then cost nothing."""
         return self._digest_over(self._groups_within(steps)) if self.held & ~steps else self.digest()
 
+    def groups_cut(self, steps: int) -> int:
+        """Return the number of groups that `digest_within` reads back: those that lose some slots and keep some."""
+        left, lost = self.held & steps, self.held & ~steps
+        groups = map(_bits_in, map(group_of, range(0, limits.SPAN_STEPS, limits.GROUP_STEPS))) if lost else ()
+        return sum(bool(group & left and group & lost) for group in groups)
+
     def _digest_over(self, groups: bytes) -> bytes:
         return inner_digest("sfnode/bucket/2", hashing.u32(self._span), self._author, groups)
 

@@ -180,6 +180,11 @@ class SlotTable:
         """Return the digest that :meth:`holdings_of` would give if only the slots in the bitmap were held."""
         return (self.bucket(span, author) or Bucket(span, author)).digest_within(int.from_bytes(steps, "little"))
 
+    def groups_cut(self, span: int, author: Author, steps: bytes) -> int:
+        """Return the number of groups, of 16 slots each, that `digest_within` reads back."""
+        bucket = self.bucket(span, author)
+        return bucket.groups_cut(int.from_bytes(steps, "little")) if bucket else 0
+
     def payload_hashes(self, span: int, author: Author) -> dict[int, bytes]:
         """Return the first 8 bytes of the payload hash of each slot that counts, by step, ascending."""
         bucket = self.bucket(span, author)

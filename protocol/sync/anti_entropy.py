@@ -41,6 +41,7 @@ SlotKey = tuple[Author, int]  # with the step
 K = TypeVar("K", int, bytes)
 T = TypeVar("T", wire.Spans, wire.Shards, wire.Authors, wire.Payloads, wire.PullDone, wire.Statements)
 
+_GROUPS_CUT_MAX = 256  # read back and hashed anew for a page of authors: up to 4,096 records, some 60 ms
 _FIRST = bytes(32)  # no valid author key is all zeros: "from the start"
 _FIRST_STATEMENT = bytes(33)
 _STATEMENT_KEYS_PER_PAGE = limits.STATEMENTS_PER_MESSAGE_MAX // 2  # a token has several statements
@@ -110,6 +111,7 @@ class SyncSession:
         self.has_own = False  # all that the peer holds of ``own`` is here
         self.has_statements = False  # all statements that the peer holds are here
         self.spans: tuple[int, ...] = ()  # the spans that the peer holds
+        self._groups_left = 0  # that this page may still have read back
         self.skipped = 0  # pages of which something was left to a session with another peer, which may yet fail
 
     def advance(self, reply: Reply | None, request: int) -> Request | None:
@@ -217,6 +219,7 @@ class SyncSession:
 
     def _pull_page(self, span: int, page: wire.Authors) -> Dialogue:
         missing = _Missing(self._ledger, span)
+        self._groups_left = _GROUPS_CUT_MAX
         for holdings in page.authors:
             missing.add(holdings, (yield from self._missing(span, holdings)))
         yield from self._pull(missing, self._claims.taken)
@@ -247,8 +250,7 @@ class SyncSession:
         if not missing and their_valid & own_valid:
             # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots
             # that both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
-            theirs_any = (their_valid | their_void).to_bytes(len(theirs.valid), "little")
-            if self._ledger.slots.digest_within(span, Author(theirs.author), theirs_any) != theirs.digest:
+            if not self._is_explained(span, theirs):
                 request = wire.PayloadsRequest(request=0, span=span, author=theirs.author)
                 answer = _expect(wire.Payloads, (yield request))
                 _check_echo((span, theirs.author), (answer.span, answer.author))
@@ -258,6 +260,13 @@ class SyncSession:
             until = min(until, self.horizon_step + 1)
         count = max(0, min(until - span * limits.SPAN_STEPS, limits.SPAN_STEPS))
         return missing & ((1 << count) - 1)
+
+    def _is_explained(self, span: int, theirs: wire.AuthorHoldings) -> bool:
+        """Return whether the own slots within the peer's bitmaps give its digest; False if it costs too much to see."""
+        author, theirs_any = Author(theirs.author), (_as_int(theirs.valid) | _as_int(theirs.void))
+        steps = theirs_any.to_bytes(len(theirs.valid), "little")
+        self._groups_left -= self._ledger.slots.groups_cut(span, author, steps)
+        return self._groups_left >= 0 and self._ledger.slots.digest_within(span, author, steps) == theirs.digest
 
     def _differing(self, span: int, theirs: wire.AuthorHoldings, answer: wire.Payloads) -> int:
         """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""

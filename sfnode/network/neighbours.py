@@ -197,6 +197,6 @@ class Conversation:
     def handled(self, peer: wire.PeerId, message: wire.Message, *, seconds: float, news: int) -> None:
         """Charge a neighbour ``seconds`` for a handled message; credit it with ``news`` new records for its place."""
         self._rate_limits.charge(peer, message, seconds, trio.current_time())
-        owed_bytes = 0.0 if news else rate_limits.copies_cost_bytes(message, self._run.record_bytes, seconds)
+        owed_bytes = 0.0 if news else rate_limits.handling_cost_bytes(message, self._run.record_bytes, seconds)
         is_question = rate_limits.cost_us(message) > 0
         self._sessions.handled(peer, is_question=is_question, news=news, owed_bytes=owed_bytes)

@@ -18,7 +18,6 @@ from protocol.crypto import Author, Signer
 from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
-from protocol.wire import Records
 from sfnode.children.sleep_inhibitor import stay_awake
 from sfnode.network import Address, Network, ServedRun, policy, saved_peers
 from sfnode.node.control import Overseer
@@ -34,7 +33,7 @@ from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import Store
-from sfnode.unexpected_errors import Slips
+from sfnode.unexpected_errors import ENDINGS, Slips
 from sfnode.worker import NoiseBudget, Trainer
 from sfnode.worker_protocol import TrainingConfig
 
@@ -184,9 +183,9 @@ class RunningNode:
         for number, event in enumerate(events, start=1):
             with self.slips.contained("news"):
                 self._watch.hear(event)
-            # Every honest neighbour sends copies, and is not charged for the time that other programs take.
-            is_copies = isinstance(event, MessageArrived) and isinstance(event.message, Records)
-            clock = time.thread_time if is_copies else time.perf_counter
+            # Every honest neighbour sends copies and answers, and is not charged for the time that other programs take.
+            is_question = isinstance(event, MessageArrived) and policy.rate_limits.cost_us(event.message) > 0
+            clock = time.perf_counter if is_question else time.thread_time
             started_s = clock()
             caused = self._handle_one(event, is_last=number == len(events))
             if isinstance(event, MessageArrived):

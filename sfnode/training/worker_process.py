@@ -27,7 +27,7 @@ from protocol.run import decode_run_untrusted
 from sfnode.children.child_program import yield_to_others
 from sfnode.model_files import resolve_model
 from sfnode.reporter import telling
-from sfnode.storage import stored_basis
+from sfnode.storage import disk, stored_basis
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import check_model, loading
@@ -229,9 +229,8 @@ def listen(path: Path) -> socket.socket:
     try:
         listener.bind(str(path))
     except OSError as error:
-        is_long = len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX
-        help_ = f"give a path of at most {_SOCKET_PATH_BYTES_MAX} bytes" if is_long else "give one in a folder of yours"
-        raise OperatorError(f"worker socket {path}: {disk.describe_os_error(error)}; {help_}") from None
+        help_ = "; give a path of at most 100 bytes" if error.errno is None else ""  # Python itself finds it too long
+        raise OperatorError(f"worker socket {path}: {disk.describe_os_error(error)}{help_}") from None
     finally:
         os.umask(before)
     listener.listen(128)

@@ -376,7 +376,7 @@ REPUTATION = (
         Edit(
             _CONVERSATION,
             "Conversation.handled",
-            "0.0 if news else rate_limits.copies_cost_bytes(message, self._run.record_bytes, seconds)",
+            "0.0 if news else rate_limits.handling_cost_bytes(message, self._run.record_bytes, seconds)",
             "0.0",
         ),
         _OF_COPIES + "test_session__its_copies_took_long__next_is_read_when_that_is_earned",

@@ -8,10 +8,10 @@ import trio
 from protocol.events import Event, MessageArrived, PeerJoined
 from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.wire import PeerId, PullRequest, Records, WantedSlots, encode
+from protocol.wire import Authors, PeerId, PullRequest, Records, WantedSlots, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.rate_limits import copies_cost_bytes, in_turns, pushed_cost_bytes
+from sfnode.network.policy.rate_limits import handling_cost_bytes, in_turns, pushed_cost_bytes
 from sfnode.node.event_inbox import BYTES_TOGETHER, EVENTS_TOGETHER, next_events, open_inbox
 from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start
 
@@ -27,13 +27,20 @@ def test_copies__take_five_times_as_long_as_booked__count_as_five_times_as_many(
     """Copies of records on the disk, each by another author, took 0.3 ms each: a neighbour had half a core."""
     records, usual_s = pushed(100), 100 * bounds.PUSHED_RECORD_S
     booked = len(records.data) + pushed_cost_bytes(records, RECORD_BYTES)
-    assert booked + copies_cost_bytes(records, RECORD_BYTES, 5 * usual_s) == pytest.approx(5 * booked)
-    assert copies_cost_bytes(records, RECORD_BYTES, 0.9 * usual_s) == 0
-    assert copies_cost_bytes(PullRequest(request=1, wanted=()), RECORD_BYTES, 9.0) == 0, "answers have their own budget"
+    assert booked + handling_cost_bytes(records, RECORD_BYTES, 5 * usual_s) == pytest.approx(5 * booked)
+    assert handling_cost_bytes(records, RECORD_BYTES, 0.9 * usual_s) == 0
+    assert handling_cost_bytes(PullRequest(request=1, wanted=()), RECORD_BYTES, 9.0) == 0, "questions have their own"
+
+
+def test_answers__name_what_must_be_read_back__are_paid_like_copies() -> None:
+    """Four strangers answered a node's own questions: its neighbours waited a second for each answer of theirs."""
+    page = Authors(request=1, span=0, authors=(), is_last=True)
+    assert handling_cost_bytes(page, RECORD_BYTES, 0.5) == pytest.approx(handling_cost_bytes(pushed(0), RECORD_BYTES, 0.5))
+    assert handling_cost_bytes(page, RECORD_BYTES, 0.5) > bounds.RECEIVE_BURST_BYTES
 
 
 def test_copies__machine_stands_still__neighbour_has_paid_long_before_it_looks_dead() -> None:
-    owed = copies_cost_bytes(pushed(1), RECORD_BYTES, 300.0)
+    owed = handling_cost_bytes(pushed(1), RECORD_BYTES, 300.0)
     assert owed / bounds.RECEIVE_BYTES_PER_S < bounds.DEAD_S / 2
 
 

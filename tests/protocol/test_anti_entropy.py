@@ -262,6 +262,27 @@ def test_session__endless_pages_of_authors__is_short_at_authors_max_and_blames_n
     assert session.is_short and session.is_complete
 
 
+def test_session__page_names_subsets_of_what_is_held__reads_back_a_bounded_part_and_asks_for_hashes() -> None:
+    """One page of 128 authors, a slot missing in each group, with the right digests, cost a core of 1.7 s in a turn."""
+    run, few = small_manifest(steps=limits.SPAN_STEPS), range(5)
+    firsts = range(0, limits.SPAN_STEPS, limits.GROUP_STEPS)  # two slots of each group are held, and one is named
+    held = ledger_of(run, [seal(run, author, step) for author in few for each in firsts for step in (each, each + 1)])
+    bits, authors = bitmap_of(firsts), sorted(signer(number).author for number in few)
+    lies = tuple(
+        AuthorHoldings(author=author, digest=held.slots.digest_within(0, author, bits), valid=bits, void=bytes(128))
+        for author in authors
+    )
+    session = SyncSession(held, Claims(), None)
+    session.advance(None, 1)
+    session.advance(SPANS, 2)
+    session.advance(replace(SHARDS, shards=tuple(ShardDigest(shard=each, digest=bytes(16)) for each in range(256))), 3)
+    asked, read = session.advance(replace(PAGE, authors=lies), 4), []
+    while isinstance(asked, PayloadsRequest):
+        read.append(asked.author)
+        asked = session.advance(Payloads(request=4, span=0, author=asked.author, hashes=b""), 4)
+    assert read == authors[4:], "four times 64 groups were read back"
+
+
 # --- several sessions
 
 

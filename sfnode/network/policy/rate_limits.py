@@ -77,15 +77,17 @@ def pushed_cost_bytes(message: wire.Message, record_bytes: int, *, is_asked_for:
     return max(0, records * bounds.PUSHED_RECORD_COST_BYTES - len(message.data))
 
 
-def copies_cost_bytes(message: wire.Message, record_bytes: int, seconds: float) -> float:
-    """Return the extra cost, in bytes, of records without news whose handling took ``seconds``.
+def handling_cost_bytes(message: wire.Message, record_bytes: int, seconds: float) -> float:
+    """Return the extra cost, in bytes, of a message without new records whose handling took ``seconds``.
 
-    Copies of records on the disk take several times as long as a signature check. The excess time counts as further
-    records at the usual cost, so that a neighbour that sends only copies takes no larger part of the core.
+    Copies of records on the disk take several times as long as a signature check, and an answer to our own question
+    can name what must be read back to be compared. The excess time counts as further records at the usual cost, so that
+    a neighbour that brings nothing new takes no larger part of the core. Questions have a budget of their own.
     """
-    if not record_bytes or not isinstance(message, wire.Records):
+    if not record_bytes or cost_us(message):
         return 0.0
-    usual_s = len(message.data) // record_bytes * bounds.PUSHED_RECORD_S
+    records = len(message.data) // record_bytes if isinstance(message, wire.Records) else 0
+    usual_s = records * bounds.PUSHED_RECORD_S
     excess_s = max(0.0, min(seconds, bounds.ANSWER_US_MAX / 1e6) - usual_s)
     return excess_s / bounds.PUSHED_RECORD_S * bounds.PUSHED_RECORD_COST_BYTES
 
