@@ -23,7 +23,7 @@ from sfnode.network import Address, Network, ServedRun, policy, saved_peers
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.effect_executor import Executor
-from sfnode.node.event_inbox import joined, next_events, open_inbox
+from sfnode.node.event_inbox import joined, may_read_back, next_events, open_inbox
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
 from sfnode.node.own_statements import Invitations, StatementFolder, submit_due
@@ -181,6 +181,9 @@ class RunningNode:
     def _handle(self, events: Sequence[Event]) -> None:
         effects: list[Effect] = []
         for number, event in enumerate(events, start=1):
+            if may_read_back(event):  # the records of this turn must be among those that are read
+                self._executor.carry_out(joined(effects))
+                effects = []
             with self.slips.contained("news"):
                 self._watch.hear(event)
             # Every honest neighbour sends copies and answers, and is not charged for the time that other programs take.
