@@ -133,11 +133,12 @@ class Roster:
         return held[0].from_step if held else None
 
     def counts_until(self, author: Author) -> int:
-        """Return the first step of ``author`` that does not count: 0 when none counts, STEPS_MAX when all do."""
+        """Return the first step of ``author`` that does not count: 0 when none does, STEPS_MAX + 1 when all do."""
         excluded_from = self.excluded_from(author)
         if not self.is_admitted(author):
             return 0
-        return limits.STEPS_MAX if excluded_from is None else excluded_from
+        # Above all steps, and above the first one after the longest run, for which a node looks once it has finished
+        return limits.STEPS_MAX + 1 if excluded_from is None else excluded_from
 
     def check_counts(self, author: Author, step: int) -> None:
         """Raise Ignore when an update of ``author`` for ``step`` does not count."""

@@ -247,14 +247,13 @@ class SyncSession:
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
         # Wanted: valid slots of which nothing is held, and void slots that are not known to be void.
         missing = (their_valid & ~(own_valid | own_void)) | (their_void & ~own_void)
-        if not missing and their_valid & own_valid:
-            # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots
-            # that both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
-            if not self._is_explained(span, theirs):
-                request = wire.PayloadsRequest(request=0, span=span, author=theirs.author)
-                answer = _expect(wire.Payloads, (yield request))
-                _check_echo((span, theirs.author), (answer.span, answer.author))
-                missing = self._differing(span, theirs, answer)
+        # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots that
+        # both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
+        if not missing and their_valid & own_valid and not self._is_explained(span, theirs):
+            request = wire.PayloadsRequest(request=0, span=span, author=theirs.author)
+            answer = _expect(wire.Payloads, (yield request))
+            _check_echo((span, theirs.author), (answer.span, answer.author))
+            missing = self._differing(span, theirs, answer)
         until = self._ledger.roster.counts_until(Author(theirs.author))
         if self.horizon_step is not None:
             until = min(until, self.horizon_step + 1)

@@ -35,7 +35,9 @@ def test_copies__take_five_times_as_long_as_booked__count_as_five_times_as_many(
 def test_answers__name_what_must_be_read_back__are_paid_like_copies() -> None:
     """Four strangers answered a node's own questions: its neighbours waited a second for each answer of theirs."""
     page = Authors(request=1, span=0, authors=(), is_last=True)
-    assert handling_cost_bytes(page, RECORD_BYTES, 0.5) == pytest.approx(handling_cost_bytes(pushed(0), RECORD_BYTES, 0.5))
+    assert handling_cost_bytes(page, RECORD_BYTES, 0.5) == pytest.approx(
+        handling_cost_bytes(pushed(0), RECORD_BYTES, 0.5)
+    )
     assert handling_cost_bytes(page, RECORD_BYTES, 0.5) > bounds.RECEIVE_BURST_BYTES
 
 

@@ -24,7 +24,7 @@ from sfnode.network.reports import DialReport
 from sfnode.network.sessions.bandwidth_limit import Traffic
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
-from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, await_hello, exchange_hello, own_hello
+from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.support.manifests import small_manifest
@@ -301,6 +301,13 @@ async def test_fetch_basis__part_that_does_not_fit__is_refused(answered: FilePar
         assert await fetched.run(address_of(liar), *listener.addresses) == BASIS
         nursery.cancel_scope.cancel()
     assert len(fetched.reasons) == 1 and fetched.reasons[0].startswith("message_field: basis part")
+
+
+def test_fetch_snapshot__authors_attest_another_length__is_no_fault_of_the_peer_that_gives_it() -> None:
+    """Three liars had each honest giver banned for a day: they attested the right hash, and a byte more."""
+    download = Download(Wanted.snapshot(hashlib.sha256(BASIS).hexdigest(), len(BASIS) + 1))
+    with pytest.raises(RefusedError, match=f"has {len(BASIS)} bytes, and authors attest {len(BASIS) + 1}"):
+        download._add_untrusted(part(BASIS, 0))
 
 
 async def test_fetch_basis__something_else_comes__is_refused() -> None:

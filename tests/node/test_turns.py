@@ -1,4 +1,4 @@
-"""Events that a node takes together: what one of them stores, the next one can read; and who is blamed for a failure."""
+"""Events that a node takes together: what one stores, the next one can read; and who is blamed for a failure."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_session__page_names_subsets_of_what_is_held__reads_back_a_bounded_part_
     run, few = small_manifest(steps=limits.SPAN_STEPS), range(5)
     firsts = range(0, limits.SPAN_STEPS, limits.GROUP_STEPS)  # two slots of each group are held, and one is named
     held = ledger_of(run, [seal(run, author, step) for author in few for each in firsts for step in (each, each + 1)])
-    bits, authors = bitmap_of(firsts), sorted(signer(number).author for number in few)
+    bits, authors = bitmap_of([*firsts]), sorted(signer(number).author for number in few)
     lies = tuple(
         AuthorHoldings(author=author, digest=held.slots.digest_within(0, author, bits), valid=bits, void=bytes(128))
         for author in authors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol import limits
 from protocol.ledger.roster import Roster
 from tests.support.ledgers import claim, exclude, signer
 from tests.support.manifests import small_manifest
@@ -17,6 +18,13 @@ def test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer() -> N
     assert roster.excluded() is excluded
     roster.add(exclude(manifest, 1, 4))
     assert roster.excluded() == {signer(1).author: 4}
+
+
+def test_roster__longest_run_is_finished__its_author_is_admitted_still() -> None:
+    """A run of 2^20 steps had no evaluation at its end: the step after the last one did not count."""
+    assert (
+        Roster(small_manifest(steps=limits.STEPS_MAX, authors_max=2)).counts_until(signer(1).author) > limits.STEPS_MAX
+    )
 
 
 def test_roster__a_token_claimed_twice__both_are_named_without_a_look_at_all_statements() -> None:

@@ -34,6 +34,7 @@ class Wanted:
         request, part: maker of the request for an offset, and the type of the answer.
         bytes_max: upper bound of the whole document.
         total, sha256: length and hash if known in advance; then several peers may serve it in turn.
+        is_total_claimed: others claim this length, so a peer with another one is left, and not penalised.
         run_id: run whose manifest it must be; None means any run.
         is_of_one_peer: all of it comes from one peer, which is penalised for a wrong hash.
         start, end: wanted segment in bytes; end None means the whole. A segment's bytes are not checked.
@@ -46,6 +47,7 @@ class Wanted:
     bytes_max: int
     total: int | None = None
     sha256: str | None = None
+    is_total_claimed: bool = False
     run_id: bytes | None = None
     is_of_one_peer: bool = False
     start: int = 0
@@ -77,7 +79,7 @@ class Wanted:
     @classmethod
     def snapshot(cls, sha256: str, file_bytes: int) -> "Wanted":
         """Describe the snapshot that authors attest under this hash."""
-        return cls._file("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX)
+        return replace(cls._file("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX), is_total_claimed=True)
 
     @classmethod
     def data(cls, sha256: str, file_bytes: int) -> "Wanted":
@@ -201,6 +203,8 @@ class Download:
                 raise Reject(RejectReason.UNREQUESTED, f"{type(other).__name__} instead of the {self.wanted.name}")
 
     def _add_untrusted(self, part: ManifestPart | FilePart) -> None:
+        if self.wanted.is_total_claimed and part.total != self.wanted.total:
+            raise RefusedError(f"its {self.wanted.name} has {part.total} bytes, and authors attest {self.wanted.total}")
         # [REJECT] SPEC 8.1.4: parts answer the request, are as long as they can be, and the whole is what it must be
         total = part.total if self._total is None else self._total
         length = min(PART_BYTES_MAX, total - part.offset)
