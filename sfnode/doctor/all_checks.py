@@ -1,6 +1,5 @@
 """Run all checks in order, one line each. Torch runs in its own process, and only if the node is to train."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -145,10 +144,7 @@ class Examination:
             advice = f"give a folder with a copy of {manifest.model.id}: --model FOLDER"
             self._tell(fail("model files", str(error), advice))
             return
-        is_over = threading.Event()
-        hashing = partial(model_check.check_model_files, folder, manifest.model, is_over.is_set)
-        await self._check("model files", hashing, _HASHING_S)
-        is_over.set()
+        await self._check("model files", partial(model_check.check_model_files, folder, manifest.model), _HASHING_S)
         if folder is None:
             self._tell(unknown("memory plan", "the size of the model is not known before it is here"))
             return

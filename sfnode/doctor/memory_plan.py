@@ -1,17 +1,15 @@
 """Plan the memory that training a model will take, from its files alone, and compare it with what is free."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from protocol.errors import OperatorError
 from protocol.limits import RECORD_BYTES_IN_MEMORY_MAX, RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import Manifest, TaskKind, TensorSpec, coefficient_count, parse_reward
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.model_files import CONFIG_FILE, INDEX_FILE, find_model_folder, read_config, weight_files
+from sfnode.model_files import CONFIG_FILE, INDEX_FILE, find_model_folder, read_config, verify, weight_files
 from sfnode.worker_protocol import (
     ANSWER_TOKENS_AT_ONCE,
     PRECISIONS,
@@ -176,13 +174,13 @@ class _Stored(NamedTuple):
 
 
 def _stored(folder: Path) -> list[_Stored]:
-    files = [folder / name for name in weight_files(folder) if name != INDEX_FILE]
     found = []
-    for key, row in ((key, row) for file in files for key, row in _header(file).items()):
-        if isinstance(row, dict) and "shape" in row:
-            shape = row["shape"]
-            sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, list) else [0]
-            found.append(_Stored(key, prod(sizes), _is_linear(key, len(sizes))))
+    for file in (folder / name for name in weight_files(folder) if name != INDEX_FILE):
+        try:
+            for name, shape in verify.tensor_shapes(file, _HEADER_BYTES_MAX):
+                found.append(_Stored(name, prod(shape), _is_linear(name, len(shape))))
+        except (OSError, ValueError) as error:
+            raise OperatorError(f"{file} is not a safetensors file: {error}") from None
     return found
 
 
@@ -204,18 +202,6 @@ def _folded_bytes(tensor: TensorSpec, columns: int, precision: Precision) -> flo
     whole = tensor.rows * max(1, tensor.cols)
     is_thin = precision.is_quantised and _is_linear(tensor.name, 2 if tensor.cols else 1)
     return (min(whole, columns * (tensor.rows + tensor.cols)) if is_thin else whole) * precision.compute_bytes
-
-
-def _header(path: Path) -> Mapping[str, Any]:
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if length > _HEADER_BYTES_MAX:
-                raise ValueError("its header is too long")
-            header = json.loads(file.read(length))
-    except (OSError, ValueError, RecursionError) as error:
-        raise OperatorError(f"{path} is not a safetensors file: {error}") from None
-    return header if isinstance(header, dict) else {}
 
 
 def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, precision: Precision) -> float:

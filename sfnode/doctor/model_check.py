@@ -3,23 +3,20 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
-from hashlib import sha256
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run import FileSpec, ModelSpec, TaskSpec
-from protocol.schema import from_plain_untrusted, to_plain
+from protocol.run import ModelSpec, TaskSpec
+from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.children.child_program import Program
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.extras import how_to_add
-from sfnode.model_files import model_folder as files, weight_files
+from sfnode.model_files import verify
 from sfnode.storage import disk
 from sfnode.worker_protocol import DeviceReport
 
-_CHUNK_BYTES = 1 << 22
 _CUDA_BUILD = "+cu"  # in torch's version; without a card, `docker run` may lack --gpus
 _NVIDIA = Path("/proc/driver/nvidia/version")  # the driver of a card makes it
 _TORCH_S = 90.0  # its first import from a cold disk takes half a minute
@@ -28,8 +25,8 @@ _TORCH_S = 90.0  # its first import from a cold disk takes half a minute
 # --- files
 
 
-def check_model_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[], bool]) -> Finding:
-    """Check that every file of the model has the run's hash; ``is_over``: stop hashing, for nobody waits any more."""
+def check_model_files(folder: Path | None, spec: ModelSpec) -> Finding:
+    """Check that every file of the model has the run's hash."""
     name = "model files"
     if folder is None:
         size = sum(file.bytes for file in spec.files) / 1e6
@@ -38,34 +35,14 @@ def check_model_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[]
         return warning(name, text, advice)
     again = f"get all files of {spec.id}, revision {spec.revision or 'any'}"
     try:
-        files.files_beside(folder)
-        weight_files(folder)
+        verify.check_definition(folder, spec)
+        has_weights = verify.has_weight_files(folder, spec)
     except OperatorError as error:
         return fail(name, str(error), again)
-    for wanted in (spec.config, *spec.tokenizer):
-        path = files.place_of(folder, wanted.name)
-        if not path.is_file():
-            return fail(name, f"{path} is missing", again)
-        if _hash(path, is_over) != wanted.sha256:
-            return fail(name, _otherwise(path, wanted), again)
-    for wanted in spec.weights:
-        path = folder / wanted.name
-        if not path.is_file() or _hash(path, is_over) != wanted.sha256:
-            advice = f"`sfnode join` compares the weights themselves; if they are others, {again}"
-            return warning(name, f"{_otherwise(path, wanted)}; it may hold the same weights", advice)
+    if not has_weights:
+        advice = f"`sfnode join` compares the weights themselves; if they are others, {again}"
+        return warning(name, f"the weights in {folder} are in other files than the run's; they may be the same", advice)
     return ok(name, f"{len(spec.files)} files in {folder} have the run's hashes")
-
-
-def _otherwise(path: Path, wanted: FileSpec) -> str:
-    return f"{path} is not the run's file: another SHA-256 than {wanted.sha256[:16]}..."
-
-
-def _hash(path: Path, is_over: Callable[[], bool]) -> str:
-    hasher = sha256()
-    with path.open("rb") as file:
-        while not is_over() and (data := file.read(_CHUNK_BYTES)):
-            hasher.update(data)
-    return hasher.hexdigest()
 
 
 # --- tokens
@@ -102,7 +79,10 @@ def find_devices() -> DeviceReport | str:
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         return f"torch cannot be used: {(done.stderr.splitlines() or ['it ended without a word'])[-1][:200]}"
-    return from_plain_untrusted(DeviceReport, json.loads(lines[-1]), "devices")
+    try:
+        return from_plain_untrusted(DeviceReport, json.loads(lines[-1]), "devices")
+    except (ValueError, Malformed):  # a library has printed something at its end
+        return f"torch cannot be used: {lines[-1][:200]}"
 
 
 def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:

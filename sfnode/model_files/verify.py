@@ -1,9 +1,8 @@
 """A model folder and a run's manifest: describes the owner's files for a new manifest, and compares others with it."""
 
 import json
-import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -15,7 +14,7 @@ from sfnode.model_files import model_folder as files
 from sfnode.model_files.model_folder import CONFIG_FILE, ModelFolder, tokenizer_files, weight_files
 from sfnode.storage import disk
 
-_LENGTH = struct.Struct("<Q")  # of the header that a safetensors file begins with
+_LENGTH_BYTES = 8  # of the number that a safetensors file begins with: the length of its header
 _HEADER_BYTES_MAX = 4 << 20  # 30,000 tensors; this runs in the node, and parsed JSON takes 20 times its length
 
 
@@ -122,8 +121,9 @@ def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> Non
     weights. The worker also reports files that cannot be read, which are skipped here.
     """
     found: dict[str, list[int]] = {}
-    with suppress(OperatorError, OSError, ValueError, struct.error, RecursionError):
-        found = {name: shape for path in weight_files(folder) for name, shape in _shapes(folder / path)}
+    with suppress(OperatorError, OSError, ValueError):
+        files_ = (folder / name for name in weight_files(folder) if name.endswith(".safetensors"))
+        found = {name: shape for path in files_ for name, shape in tensor_shapes(path, _HEADER_BYTES_MAX)}
     for tensor in tensors:
         wanted = [tensor.rows, tensor.cols] if tensor.cols else [tensor.rows]
         if tensor.name in found and found[tensor.name] != wanted:
@@ -133,15 +133,17 @@ def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> Non
             )
 
 
-def _shapes(path: Path) -> Iterator[tuple[str, list[int]]]:
-    """Yield the names and shapes of the tensors of one file. OSError, ValueError, struct.error."""
-    if path.suffix != ".safetensors":
-        return
+def tensor_shapes(path: Path, header_bytes_max: int) -> Iterator[tuple[str, list[int]]]:
+    """Yield the names and shapes of the tensors of a safetensors file. OSError; ValueError: it is none."""
     with path.open("rb") as file:
-        (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
-        if length > _HEADER_BYTES_MAX:
-            raise ValueError("no safetensors header, or one for the worker alone")
-        header = json.loads(file.read(length))
-    for name, entry in header.items() if isinstance(header, Mapping) else ():
-        if isinstance(entry, Mapping) and isinstance(entry.get("shape"), list):
-            yield name, entry["shape"]
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        if length > header_bytes_max:
+            raise ValueError("its header is too long")
+        try:
+            header = json.loads(file.read(length))
+        except RecursionError:
+            raise ValueError("its header is nested too deep") from None
+    for name, entry in header.items() if isinstance(header, dict) else ():
+        shape = entry.get("shape") if isinstance(entry, dict) else None
+        if isinstance(shape, list) and all(type(size) is int for size in shape):
+            yield name, shape

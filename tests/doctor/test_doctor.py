@@ -332,8 +332,10 @@ def test_doctor__model_that_is_not_the_runs__names_the_file(
     with (copy / "model.safetensors").open("ab") as file:
         file.write(b"\0")
     others = examine(*arguments)[1]["model files"]
-    assert others["verdict"] == "warning" and "another SHA-256" in others["text"]  # perhaps the same weights
-    assert "model.safetensors" in others["text"] and MODEL in others["advice"]
+    assert others["verdict"] == "warning" and "may be the same" in others["text"] and MODEL in others["advice"]
+    (copy / "added_tokens.json").write_text("{}")
+    assert_fails(examine(*arguments)[1], "model files", "added_tokens.json", "would be loaded with it: remove it")
+    (copy / "added_tokens.json").unlink()
     (copy / "model.safetensors").unlink()
     assert_fails(examine(*arguments)[1], "model files", "is missing", MODEL)
     assert_fails(examine(*arguments[:3], tmp_path / "none")[1], "model files", "no such folder", "--model FOLDER")
@@ -371,11 +373,12 @@ def test_doctor__build_for_cards_without_one__is_well_and_says_that_none_is_foun
 
 
 def test_doctor__torch_that_crashes__is_a_line_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(*_arguments: object, **_named: object) -> Any:
-        return SimpleNamespace(returncode=-11, stdout="", stderr="line\nlibcuda: not found\n")
-
-    monkeypatch.setattr("sfnode.doctor.model_check.Program.run", crash)
+    ended = SimpleNamespace(returncode=-11, stdout="", stderr="line\nlibcuda: not found\n")
+    monkeypatch.setattr("sfnode.doctor.model_check.Program.run", lambda *_arguments, **_named: ended)
     assert model_check.find_devices() == "torch cannot be used: libcuda: not found"
+    for line in ("driver: leaked 2 contexts", "{}"):
+        ended.returncode, ended.stdout = 0, f"{{}}\n{line}\n"
+        assert model_check.find_devices() == f"torch cannot be used: {line}"
 
 
 def test_doctor__memory_plan__is_held_against_what_is_free(running: Running) -> None:

@@ -243,8 +243,6 @@ async def fetch(
     download: Download,
     addresses: tuple[Address, ...],
     *,
-    agent: str = f"sfnode/{__version__}",
-    timings: Timings | None = None,
     on_failure: Callable[[DialReport], None] | None = None,
 ) -> bytes:
     """Fetch a document from the nodes at these addresses and check its hash if that is known.
@@ -262,7 +260,7 @@ async def fetch(
             if len(set(addresses)) > 1:  # halved in each round, because all nodes may be slow
                 download.bytes_per_s_min = bounds.OBSERVER_BYTES_PER_S_MIN / 2 ** (attempt - 1)
             try:
-                return await _fetch_from(host, address, download, agent, timings or Timings())
+                return await _fetch_from(host, address, download)
             except OtherRunError as error:
                 lasting[address] = f"{error}. Ask whoever gave you the address which run they mean"
                 reason = f"it {error}"
@@ -281,10 +279,10 @@ async def fetch(
     raise OperatorError(f"the node at {address} {found}")
 
 
-async def _fetch_from(host: Host, address: Address, download: Download, agent: str, timings: Timings) -> bytes:
+async def _fetch_from(host: Host, address: Address, download: Download) -> bytes:
     """Try one node once. DialError, LinkBrokenError, RefusedError, Reject, OtherRunError."""
     async with aclosing(await host.dial(address)) as link:
-        channel = Channel(link, timings, Traffic())
+        channel, agent = Channel(link, Timings(), Traffic()), f"sfnode/{__version__}"
         await exchange_hello(channel, own_hello(run_id=OBSERVER_RUN_ID, agent=agent, listen=(), head_step=0))
         data = await download.run(channel)
         with suppress(LinkBrokenError):  # it may have left, and has given all
