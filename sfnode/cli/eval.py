@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -110,20 +111,21 @@ def evaluate(
     with counting("evaluating", "rows") as report:
         results = trio.run(evaluate_states, run.signed, config, states, report)
     named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
-    _show(named, quality)
+    labels = _NAMES if at_step is None else {**_NAMES, "after": f"the run, step {state.steps}"}
+    _show(named, quality, labels)
     if compare and not is_json():
-        _show_answers(named)
+        _show_answers(named, labels)
     if own is not None:
         with counting("training on your own examples alone", "steps") as report:
             alone = partial(evaluate_alone, steps=state.steps, on_progress=report)
             named["own"] = trio.run(alone, run.signed, replace(config, data=own), _ALONE)
-        _show({"own": named["own"]}, quality)
+        _show({"own": named["own"]}, quality, labels)
     if compare:
         steps = {name: state.steps if name != "before" else 0 for name in named}
         _keep(data_dir, {name: evaluated_step(found, steps[name], quality) for name, found in named.items()}, is_public)
     if is_json():
         fields = {name: _as_json(found, quality) for name, found in named.items()}
-        click.echo(json.dumps({**fields, "state_digest": state.coefficients.digest().hex()}))
+        click.echo(json.dumps({**fields, "step": state.steps, "state_digest": state.coefficients.digest().hex()}))
 
 
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
@@ -143,24 +145,24 @@ def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
     return {**plain, "answers": [asdict(each) for each in found.answers]}
 
 
-def _show(results: dict[str, Evaluated], quality: Quality) -> None:
+def _show(results: dict[str, Evaluated], quality: Quality, labels: Mapping[str, str]) -> None:
     """Print a line for each result; JSON comes in one piece at the end."""
     for name, result in results.items() if not is_json() else ():
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         figure = f"{quality.name} {quality.figure(result.loss)}"
         spread = "" if result.spread is None else f"; {printable(result.spread.in_words())}"
         text = f"{quality.share(result.accuracy, 2)}, {f1}{figure}, {counted(result.rows, 'row')}{spread}"
-        click.echo(f"{_NAMES[name]:<15} {text}")
+        click.echo(f"{labels[name]:<15} {text}")
 
 
-def _show_answers(results: dict[str, Evaluated]) -> None:
+def _show_answers(results: dict[str, Evaluated], labels: Mapping[str, str]) -> None:
     """Print the answers to the first prompts, of each result; none where the model writes none."""
     for answers in zip(*(result.answers[:_ANSWERS_SHOWN] for result in results.values()), strict=True):
         right = f"  (right: {answers[0].right})" if answers[0].right else ""
         click.echo(printable(f"prompt: {answers[0].prompt}{right}"))
         for name, answer in zip(results, answers, strict=True):
             reward = "" if answer.right else f"  (reward {answer.reward:.2f})"
-            click.echo(printable(f"  {_NAMES[name]:<15} {answer.text or '(nothing)'}{reward}"))
+            click.echo(printable(f"  {labels[name]:<15} {answer.text or '(nothing)'}{reward}"))
 
 
 def _keep(data_dir: DataDirectory, named: dict[str, EvaluatedStep], is_public: bool) -> None:

@@ -96,7 +96,9 @@ def _rows(current: Status) -> dict[str, str]:
         "join": pasteable("sfnode join", life.join_string) if life.join_string else "",
         "peers": words.peers,
     }
-    return rows if detail is None else rows | _detail_rows(detail, rows["memory"], words.quality)
+    if detail is not None:
+        rows |= _detail_rows(detail, rows["memory"], words.quality)
+    return rows | ({"lag": ""} if node.is_finished else {})
 
 
 def _training(current: Status) -> str:

@@ -46,6 +46,7 @@ async def prepare(signed: SignedManifest, options: run.JoinOptions, reporter: Re
     if options.key is not None:
         data_dir.identity.link_to(options.key.expanduser())
     seed = await node_seed(manifest, data_dir, is_training=training is not None, reporter=reporter)
+    _warn_of_copy(options, Signer(seed), reporter)
     if invitation := options.invite or options.source.bootstrap.invitation:
         claim_invitation(manifest, invitation, seed, data_dir)
     return DaemonConfig(
@@ -98,6 +99,18 @@ def _warn_of_open_run(manifest: Manifest, network: run.NetworkOptions, reporter:
             "`sfnode init` makes runs by invitation unless told otherwise"
         )
         reporter.event_at(logging.WARNING, "open_run", text)
+
+
+def _warn_of_copy(options: run.JoinOptions, signer: Signer, reporter: Reporter) -> None:
+    """Warn the operator where an address to dial names this node's own key: a node there has a copy of it."""
+    own = policy.peer_of_author(signer.author)
+    for address in options.source.bootstrap.nodes:
+        if address.peer == own:
+            text = (
+                f"{address} names this node's own key, and is not dialled. If another node runs there, it has a copy "
+                "of this key: stop one of the two, since each voids the other's updates"
+            )
+            reporter.event_at(logging.WARNING, "own_address", text, address=str(address))
 
 
 def _network_config(manifest: Manifest, options: run.JoinOptions, signer: Signer) -> NetworkConfig:

@@ -68,7 +68,7 @@ class RunningNode:
                 run_id=self.manifest.run_id,
                 manifest_bytes=config.signed.encode(),
                 record_bytes=replica.ledger.codec.record_bytes,
-                head_step=lambda: self.node.turn.frontier(),  # noqa: PLW0108  # it needs the network
+                head_step=lambda: max(self.node.clock.next_step, self.node.turn.frontier()),  # it needs the network
                 find_file=lambda name: data_sharing.find(name) or self._snapshot_files.find(self.manifest, name),
                 find_piece=self._model_sharing.pieces.find,
                 pieces_bytes_per_s=config.sharing.share_rate << 20,

@@ -67,7 +67,7 @@ class TaskTexts:
         known = [word for word in self.label_words if is_spaced or word[0].isdigit() or word[0] != word[0].swapcase()]
         bare = [word for word in known if word[0].isalnum()]
         if not bare or not _ENDS_IN_WORD.search(self.template):
-            return self
+            return replace(self, template=self.template.removesuffix(" ")) if is_spaced else self
         words = tuple(f" {word}" if word in bare else word for word in self.label_words)
         return replace(self, template=self.template.removesuffix(" "), label_words=words)
 

@@ -3,8 +3,9 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
@@ -61,18 +62,25 @@ class KeyFile:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Lock the key while the body runs; OperatorError if another node of this machine uses it."""
-        # NFS locks only a file that is open for writing.
-        descriptor = os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)
-        try:
-            if not has_locked(descriptor, self.path.resolve()):
+        """Lock the key while the body runs; OperatorError if another node of this machine uses it, or a copy of it."""
+        with ExitStack() as opened:
+            # NFS locks only a file that is open for writing.
+            descriptors = [os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)]
+            opened.callback(os.close, descriptors[0])
+            with suppress(OSError):  # there is no such folder, or another user has the file
+                descriptors.append(os.open(self._mark(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+                opened.callback(os.close, descriptors[1])
+            if not all(has_locked(each, self.path.resolve()) for each in descriptors):
                 raise OperatorError(
-                    f"another node of this machine runs with the key in {self.path.resolve()}. Two nodes with one key "
-                    "void each other's updates: give each its own (sfnode id new --out FILE)"
+                    f"another node of this machine runs with the key in {self.path.resolve()}, or with a copy of it. "
+                    "Two nodes with one key void each other's updates: stop that one, or give this one a key of its "
+                    "own (sfnode id new --out FILE)"
                 )
             yield
-        finally:
-            os.close(descriptor)
+
+    def _mark(self) -> Path:
+        """Return a file that all copies of this key on the machine share."""
+        return Path(gettempdir(), f"sfnode-{os.geteuid()}-{self.signer().author.hex()}.lock")
 
 
 def _read_secret(path: Path) -> bytes:

@@ -4,6 +4,7 @@ SQLite's errors become an operator's words: what failed, where, and what to do.
 """
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,6 +26,7 @@ _OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record
 _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
 _AUTHOR, _STEP = slice(32), slice(32, 36)
 OfPeers = Literal["known_peers", "discouraged", "names"]  # what is saved for the next start
+_ROOM_BYTES = 1 << 16  # less is a full disk
 _PIECE = 2_000  # records, replayed in a fifth of a second
 
 _PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"
@@ -205,6 +207,8 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         primary = code & 0xFF if isinstance(code, int) else None
+        if primary == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < _ROOM_BYTES:
+            primary = sqlite3.SQLITE_FULL  # it could not even make the file that readers share
         if primary in _ADVICE:
             raise OperatorError(f"cannot use {path} ({error}): {_ADVICE[primary]}") from None
         raise damaged(path, str(error)) from None

@@ -73,7 +73,7 @@ def test_eval_compare__own_examples__are_measured_and_all_of_it_is_kept(
     private: DataDirectory, held_out: Path, own: Path
 ) -> None:
     told = compared(private, held_out, "--data", own)
-    assert list(told) == ["before", "after", "own", "state_digest"]
+    assert list(told) == ["before", "after", "own", "step", "state_digest"]
     assert len({each["loss"] for each in (told["before"], told["after"], told["own"])}) == 3
     gain = private.gain.read()
     assert gain is not None and gain.own is not None
@@ -91,6 +91,8 @@ def test_eval_compare__at_a_step__own_examples_have_as_many(private: DataDirecto
     assert told["own"] == told["before"] == told["after"]
     gain = private.gain.read()
     assert gain is not None and gain.after.step == 0
+    shown = call("eval", "--data-dir", private, "--eval-data", held_out, "--at-step", 3)
+    assert shown.stdout.startswith("the run, step 3 ") and "the run now" not in shown.stdout, "it is not what it is now"
 
 
 def test_eval_compare__data_that_the_node_remembers__are_taken_while_they_are_there(

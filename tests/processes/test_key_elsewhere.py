@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sfnode.network.policy import peer_of_author
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from tests.support.cli_calls import call
 from tests.support.running_nodes import Joins, wait_until
@@ -25,7 +26,16 @@ def test_join__key_elsewhere__is_used_and_stays_there(run_file: Path, joins: Joi
     assert (node.directory / IDENTITY_FILE).readlink() == key
     said = call("join", "--data-dir", tmp_path / "second", "--relay", "--run", run_file, "--key", key)
     assert said.code == 1 and f"another node of this machine runs with the key in {key}" in said.stderr
+    copy = shutil.copytree(node.directory, tmp_path / "copy", symlinks=True)  # with a copy of the key, too
+    (copy / IDENTITY_FILE).unlink()
+    shutil.copy2(key, copy / IDENTITY_FILE)
+    said = call("join", "--data-dir", copy, "--relay")
+    assert said.code == 1 and f"{copy / IDENTITY_FILE}, or with a copy of it" in said.stderr
     assert node.stop() == 0
+    bootstrap = f"/ip4/127.0.0.1/tcp/9/p2p/{peer_of_author(bytes.fromhex(author))}"
+    alone = joins("copy", "--relay", "--bootstrap", bootstrap)
+    assert alone.wait_for_event("own_address")["address"] == bootstrap
+    assert alone.stop() == 0
 
     again = joins("node", "--relay")  # the link is remembered, and so the option need not be
     again.wait_for_event("started")
