@@ -89,6 +89,6 @@ def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: 
 
 
 def _session(shape: str, rows: int, tokens: int, dtype: str, where: torch.device) -> Estimator:
-    model = synthetic_models.random_model(shape, where, loading.choose_dtype(dtype))
+    model = synthetic_models.random_model(shape, where, loading.compute_dtype(dtype))
     manifest = synthetic_models.bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
     return Estimator(SharedModel(model), Bases(manifest), synthetic_models.random_data(rows, tokens))

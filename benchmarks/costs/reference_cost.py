@@ -29,7 +29,7 @@ def bench_references(
     """
     where = choose_device(device)
     model, data = (
-        synthetic_models.random_model(shape, where, loading.choose_dtype(dtype)),
+        synthetic_models.random_model(shape, where, loading.compute_dtype(dtype)),
         synthetic_models.random_data(*size),
     )
     scratch, plain = copy.deepcopy(model), synthetic_models.shared_copy(model)

@@ -39,7 +39,7 @@ def bench_view(
     every = shape_tensors(shape)
     tensors = every[: _per_layer(every)]
     manifest = synthetic_models.bench_manifest(tensors)
-    bases, base = Bases(manifest), _base(tensors, loading.choose_dtype(dtype), where)
+    bases, base = Bases(manifest), _base(tensors, loading.compute_dtype(dtype), where)
     cores = {epoch: CORE_SCALE * synthetic_models.some_coefficients(manifest, epoch) for epoch in range(epochs)}
     scratch = _scratch_bytes(bases, cores, base, where)
     actions = {

@@ -79,10 +79,10 @@ def node_statistics(node: Node) -> NodeStatistics:
 def run_progress(node: Node) -> RunProgress:
     """Return where the run is now. Reads the bitmaps of this node's updates: microseconds per span."""
     run_step, last_step = node.turn.frontier(), node.replica.ledger.highest_step(node.author)
-    affordable = node.clock.affordable
+    affordable, own = node.clock.affordable, node.own_steps
     return RunProgress(
         run_step=run_step,
-        lag_steps=max(0, run_step - last_step) if node.own_steps.updates else 0,
+        lag_steps=max(0, run_step - last_step) if own.updates and not own.is_finished else 0,
         own_updates=own_updates(node),
         directions=affordable.chosen,
         directions_max=node.manifest.method.directions,

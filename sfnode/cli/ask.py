@@ -52,7 +52,7 @@ def ask(
     run = open_run(data_dir.path)
     coefficients, manifest = run.state(at_step).coefficients, run.manifest
     folder = found_model(model_of(manifest, data_dir, model, revision), manifest.model.revision).path
-    found = ask_model(folder, run.bases(), coefficients, questions, loading.choose_dtype(dtype), tokens)
+    found = ask_model(folder, run.bases(), coefficients, questions, loading.compute_dtype(dtype), tokens)
     words, lines = [word.strip() for word in manifest.task.label_words], list[str]()
     for each in found:
         before, after = printable(_shown(each.before, words)), printable(_shown(each.after, words))

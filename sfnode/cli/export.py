@@ -66,7 +66,7 @@ def export(
     if is_adapter:
         export_adapter(bases, coefficients, base, out, force, is_gguf=form == "gguf")
     else:
-        export_model(bases, coefficients, base, out, loading.choose_dtype(dtype), force)
+        export_model(bases, coefficients, base, out, loading.compute_dtype(dtype), force)
     digest = coefficients.digest().hex()
     fields = {"folder": str(out), "is_adapter": is_adapter, "state_digest": digest}
     options.print_result(fields, f"written  {out} (state {digest[:16]})")

@@ -51,7 +51,8 @@ def verify(data_dir: storage.DataDirectory) -> None:
             "state_digest": replica.state_digest().hex(),
             "seconds": round(time.monotonic() - started, 3),
         }
-    print_result(fields, "\n".join(f"{name:<13} {value}" for name, value in fields.items()))
+    shown = {**fields, "ok": "no" if problem else "yes"}
+    print_result(fields, "\n".join(f"{name:<13} {value}" for name, value in shown.items() if value != ""))
     if problem:
         raise StorageDamagedError(problem)
 

@@ -96,9 +96,7 @@ def _rows(current: Status) -> dict[str, str]:
         "join": pasteable("sfnode join", life.join_string) if life.join_string else "",
         "peers": words.peers,
     }
-    if detail is not None:
-        rows |= _detail_rows(detail, rows["memory"], words.quality)
-    return rows | ({"lag": ""} if node.is_finished else {})
+    return rows if detail is None else rows | _detail_rows(detail, rows["memory"], words.quality)
 
 
 def _training(current: Status) -> str:

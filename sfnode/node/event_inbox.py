@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import trio
 
-from protocol.events import Effect, Event, MessageArrived, StatementSubmitted, StoreRecords
-from protocol.wire import AuthorsRequest, PullRequest, Records, Statements
+from protocol.events import Effect, Event, MessageArrived, StoreRecords
+from protocol.wire import AuthorsRequest, PullRequest, Records
 
 INBOX_EVENTS_MAX = 256  # beyond it the network's readers wait, and so do the senders
 EVENTS_TOGETHER = 32  # handled before the network and the timers run again
@@ -39,13 +39,6 @@ def _bytes_of(event: Event) -> int:
         case MessageArrived(message=PullRequest() | AuthorsRequest()):
             return BYTES_TOGETHER
     return 0
-
-
-def may_read_back(event: Event) -> bool:
-    """Return whether an event may admit an author anew, whose records are then read back from the disk."""
-    return isinstance(event, StatementSubmitted) or (
-        isinstance(event, MessageArrived) and isinstance(event.message, Statements)
-    )
 
 
 def joined(effects: Sequence[Effect]) -> list[Effect]:

@@ -15,15 +15,16 @@ from pathlib import Path
 import trio
 
 from protocol.crypto import Author, Signer
-from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
+from protocol.events import Effect, Event, MessageArrived, StatementSubmitted, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
+from protocol.wire import Statements
 from sfnode.children.sleep_inhibitor import stay_awake
 from sfnode.network import Address, Network, ServedRun, policy, saved_peers
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.effect_executor import Executor
-from sfnode.node.event_inbox import joined, may_read_back, next_events, open_inbox
+from sfnode.node.event_inbox import joined, next_events, open_inbox
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
 from sfnode.node.own_statements import Invitations, StatementFolder, submit_due
@@ -181,7 +182,9 @@ class RunningNode:
     def _handle(self, events: Sequence[Event]) -> None:
         effects: list[Effect] = []
         for number, event in enumerate(events, start=1):
-            if may_read_back(event):  # the records of this turn must be among those that are read
+            is_submitted = isinstance(event, StatementSubmitted)
+            if is_submitted or (isinstance(event, MessageArrived) and isinstance(event.message, Statements)):
+                # An author may be admitted anew, whose records are read back: those of this turn must be among them.
                 self._executor.carry_out(joined(effects))
                 effects = []
             with self.slips.contained("news"):

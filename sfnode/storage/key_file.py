@@ -68,7 +68,8 @@ class KeyFile:
             descriptors = [os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)]
             opened.callback(os.close, descriptors[0])
             with suppress(OSError):  # there is no such folder, or another user has the file
-                descriptors.append(os.open(self._mark(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+                of_all_copies = Path(gettempdir(), f"sfnode-{os.geteuid()}-{self.signer().author.hex()}.lock")
+                descriptors.append(os.open(of_all_copies, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
                 opened.callback(os.close, descriptors[1])
             if not all(has_locked(each, self.path.resolve()) for each in descriptors):
                 raise OperatorError(
@@ -77,10 +78,6 @@ class KeyFile:
                     "own (sfnode id new --out FILE)"
                 )
             yield
-
-    def _mark(self) -> Path:
-        """Return a file that all copies of this key on the machine share."""
-        return Path(gettempdir(), f"sfnode-{os.geteuid()}-{self.signer().author.hex()}.lock")
 
 
 def _read_secret(path: Path) -> bytes:

@@ -47,14 +47,9 @@ class NodeProcess:
         """Return the program that runs the node; where its parent dies, it gets `_LEAVE_S` to say goodbye and end."""
         return Program(module=self.module, arguments=tuple(self.words), leave_s=_LEAVE_S, prefix=self.prefix)
 
-    @property
-    def starts(self) -> int:
-        """Return how often the node has been started."""
-        return len(self.logs)
-
     def start(self, log: Path | None = None) -> None:
         """Start the node, or start it again; ``log``: the file for its output."""
-        number = f".{self.starts}" if self.starts else ""
+        number = f".{len(self.logs)}" if self.logs else ""
         log = log or self.directory.with_name(f"{self.directory.name}{number}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
@@ -90,14 +85,6 @@ class NodeProcess:
         """Send SIGTERM: the node says goodbye and ends."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-
-    def stop(self, limit_s: float = 5.0) -> int:
-        """Send SIGTERM and return the exit code. Raises subprocess.TimeoutExpired after ``limit_s``."""
-        self.terminate()
-        assert self.process is not None
-        code = self.process.wait(limit_s)
-        self._let_go()
-        return code
 
     def _let_go(self) -> None:
         """Close our end of the pipe by which the node sees that we live."""

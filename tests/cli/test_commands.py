@@ -264,7 +264,7 @@ def test_log_verify__healthy_ledger__is_told_as_text_and_as_json(running: Path) 
     assert len(told["state_digest"]) == len(told["ledger_root"]) == len(told["run_id"]) == 64
     text = call("log", "verify", running)
     assert text.code == 0
-    assert f"state_digest  {told['state_digest']}\n" in text.stdout and "ok            True\n" in text.stdout
+    assert f"state_digest  {told['state_digest']}\n" in text.stdout and "ok            yes\n" in text.stdout
 
 
 def test_log_show__newest_records__come_in_the_order_of_their_steps(directory: Path) -> None:
@@ -330,7 +330,7 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     assert verified["run_id"] == made["run_id"] and verified["updates"] == 8
     told = json.loads(call("eval", "--data-dir", node, "--compare", "--json").stdout)
     assert told["state_digest"] == verified["state_digest"]
-    assert list(told) == ["before", "after", "own", "state_digest"]  # the model alone, now, its examples alone
+    assert list(told) == ["before", "after", "own", "step", "state_digest"]  # the model alone, now, its examples alone
     assert told["before"]["rows"] == told["after"]["rows"] > 0
     assert told["after"]["loss"] < told["before"]["loss"] - 0.1
     lines = call("eval", "--data-dir", node, "--compare").stdout.splitlines()

@@ -49,7 +49,7 @@ DIALOGUE = (
             Edit(
                 _SYNC,
                 "SyncSession._missing",
-                "if not missing and their_valid & own_valid:",
+                "if not missing and their_valid & own_valid and not self._is_explained(span, theirs):",
                 "if False:",
             ),
         ),

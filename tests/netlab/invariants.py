@@ -155,7 +155,7 @@ def check_nobody_stuck(nodes: Sequence[NetNode], within_s: float = PROGRESS_S) -
 def check_healed(laboratory: Laboratory, acknowledged: Acknowledged, within_s: float = AGREE_S) -> float:
     """The whole invariant, of all honest nodes that are up; seconds until they agreed. Figures go to the laboratory."""
     nodes = honest(laboratory)
-    dead = [node.name for node in laboratory.nodes if node.is_honest and not node.is_up and node.starts]
+    dead = [node.name for node in laboratory.nodes if node.is_honest and not node.is_up and node.logs]
     for name in dead:
         _check_not_crashed(laboratory, name)
     laboratory.pause()

@@ -91,7 +91,7 @@ def soak(minutes: float) -> int:
                 _tell(samples, now - started)
             next(restarts)
             time.sleep(max(0.0, _SAMPLE_S - (time.monotonic() - now)))
-        count = sum(node.starts - 1 for node in churned)
+        count = sum(len(node.logs) - 1 for node in churned)
         _end(lab, steady, churned)
         return _report([judge(name, found) for name, found in samples.items()], minutes, count)
 

@@ -222,7 +222,8 @@ def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[NodePr
     try:
         yield node
     finally:
-        node.stop(10)
+        node.terminate()
+        assert node.process is not None and node.process.wait(10) == 0
 
 
 def joined(node: NodeProcess) -> set[object]:

@@ -130,8 +130,8 @@ def test_decide__outside_the_hours__says_when_it_goes_on() -> None:
 @pytest.mark.parametrize(
     ("hours_later", "text"),
     [
-        (4, "by `sfnode pause`, again at 04:00, or with `sfnode resume`"),
-        (30, "by `sfnode pause`, again at 06:00 on 2026-03-02, or with `sfnode resume`"),
+        (4, "by `sfnode pause`, until 04:00, or until `sfnode resume`"),
+        (30, "by `sfnode pause`, until 06:00 on 2026-03-02, or until `sfnode resume`"),
         (math.inf, "by `sfnode pause`, until `sfnode resume`"),
     ],
 )

@@ -140,7 +140,7 @@ def test_roster__several_exclusions__the_earliest_step_holds() -> None:
         with suppress(Ignore):
             roster.add(exclude(OPEN, 1, step))
     assert roster.excluded() == {signer(1).author: 5}
-    assert (roster.counts_until(signer(1).author), roster.counts_until(signer(2).author)) == (5, limits.STEPS_MAX)
+    assert (roster.counts_until(signer(1).author), roster.counts_until(signer(2).author)) == (5, limits.STEPS_MAX + 1)
 
 
 def test_roster__token_claimed_twice__admits_nobody_and_keeps_both() -> None:
@@ -209,7 +209,7 @@ def test_work__key_with_too_little__is_rejected_and_one_with_enough_counts() -> 
     with pytest.raises(Reject) as caught:
         ledger.add(seal(manifest, short, 1))
     assert caught.value.reason is RejectReason.AUTHOR_WORK
-    assert [ledger.roster.counts_until(signer(n).author) for n in (enough, short)] == [limits.STEPS_MAX, 0]
+    assert [ledger.roster.counts_until(signer(n).author) for n in (enough, short)] == [limits.STEPS_MAX + 1, 0]
 
 
 def test_work__example_of_the_specification__is_equal() -> None:

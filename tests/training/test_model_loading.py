@@ -17,7 +17,7 @@ from protocol.run.manifest import TensorKind, TensorSpec
 from sfnode.model_files.model_folder import INDEX_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.devices import choose_device
-from sfnode.training.model.loading import choose_dtype, load_causal_lm, load_tokenizer
+from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.perturbed import MatrixTerm, PassContext
 from sfnode.training.model.tensor_groups import TensorGroup, attach, trainable_tensors
 from sfnode.training.model.weights_digest import check_model, load_described
@@ -149,8 +149,6 @@ def test_model__code_of_its_own__is_never_run(folder: Path) -> None:
 def test_device__unknown_or_absent__is_refused() -> None:
     with pytest.raises(OperatorError, match="allowed are auto, cpu, cuda, mps"):
         choose_device("tpu")
-    with pytest.raises(OperatorError, match="allowed are fp32, bf16, fp16"):
-        choose_dtype("int8")
     if not torch.cuda.is_available():
         with pytest.raises(OperatorError, match="device 'cuda': this machine"):
             choose_device("cuda")

@@ -134,4 +134,4 @@ def _end_of_hold(moment: Moment) -> str:
         return "until `sfnode resume`"
     end = datetime.fromtimestamp(moment.held_until_s, tz=moment.now.tzinfo)
     day = "" if end.date() == moment.now.date() else f" on {end:%Y-%m-%d}"
-    return f"again at {end:%H:%M}{day}, or with `sfnode resume`"
+    return f"until {end:%H:%M}{day}, or until `sfnode resume`"

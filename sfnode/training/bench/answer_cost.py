@@ -49,7 +49,7 @@ def bench_answer(shape: str, *, size: AnswerSize, dtype: str, repeats: int, devi
             f"samples. Give a multiple of them, {DIRECTIONS_MAX:,} at most, such as 64 and 8"
         )
     where = choose_device(device)
-    model = synthetic_models.random_model(shape, where, loading.choose_dtype(dtype))
+    model = synthetic_models.random_model(shape, where, loading.compute_dtype(dtype))
     generate = _generation(synthetic_models.shared_copy(model), size)
     times = timing.timed_in_turn({"message": _message(model, size), "generate": generate}, where, repeats)
     found = timing.compared(times, {"to_generate": ("message", "generate")})

@@ -65,7 +65,7 @@ def print_peak(make: Callable[[PreTrainedModel, TaskData], Action], setting: Seq
     shape, rows, tokens, dtype, device = setting
     where = choose_device(device)
     before = 0 if where.type == "cuda" else process_bytes() or 0
-    model = synthetic_models.random_model(shape, where, loading.choose_dtype(dtype))
+    model = synthetic_models.random_model(shape, where, loading.compute_dtype(dtype))
     action = make(model, synthetic_models.random_data(int(rows), int(tokens)))
     reset_peak(where)
     for _ in range(_RUNS):

@@ -25,7 +25,7 @@ def bench_step(
         epoch folded.
     """
     where = choose_device(device)
-    model = synthetic_models.random_model(shape, where, loading.choose_dtype(dtype))
+    model = synthetic_models.random_model(shape, where, loading.compute_dtype(dtype))
     data = synthetic_models.random_data(*size)
     plain, rows = synthetic_models.shared_copy(model), row_batch(data.examples, 0, where)
     bases = synthetic_models.bench_bases(trainable_tensors(model), basis, size=size)

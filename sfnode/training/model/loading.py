@@ -23,7 +23,7 @@ from sfnode.model_files import CONFIG_FILE, INDEX_FILE, model_folder as model_fi
 from sfnode.training.model.change_while_loading import AsRead
 from sfnode.training.model.load_errors import named_errors
 from sfnode.training.model.safe_model_files import PARTS_MAX, only_these
-from sfnode.worker_protocol import FLOATS, PRECISIONS
+from sfnode.worker_protocol import PRECISIONS
 
 _WHOLE = ("I", "U")  # safetensors' names of number formats without a fraction
 _WITH_WORDS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # endings of models that predict words
@@ -45,13 +45,6 @@ def check_positions(folder: Path, max_tokens: int) -> None:
             f"prompts of up to {max_tokens} tokens are too long for the model {folder.name}, which takes {positions}: "
             f"make the run with --max-tokens {positions} or fewer"
         )
-
-
-def choose_dtype(name: str) -> torch.dtype:
-    """Return the dtype called ``name``; OperatorError for any other name."""
-    if name not in FLOATS:
-        raise OperatorError(f"dtype {name!r}: allowed are {', '.join(FLOATS)}")
-    return compute_dtype(name)
 
 
 def compute_dtype(precision: str) -> torch.dtype:
