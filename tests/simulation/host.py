@@ -33,7 +33,7 @@ from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.state.replica import Replica
 from protocol.timings import FLUSH_INTERVAL_MS
-from protocol.wire import PeerId, decode_untrusted, encode
+from protocol.wire import PeerId, Statements, decode_untrusted, encode
 from sfnode.node.event_inbox import joined
 from sfnode.storage.stored_records import replay, replay_statements
 from tests.simulation.crash_points import CRASH_POINTS
@@ -139,8 +139,7 @@ class Host:
             return
         self._environment.trace("stop", self.name)
         self.node = None
-        self._is_paused = self._is_turn_due = False
-        self._inbox, self._tick_due_ms = [], None
+        self._is_paused, self._is_turn_due, self._inbox, self._tick_due_ms = False, False, [], None
         for peer in sorted(self.peers):
             self._environment.link(self.name, peer).down(dying=self.name)
         self.peers.clear()
@@ -261,10 +260,14 @@ class Host:
         self._environment.schedule(self._business.randrange(1, self._busy_ms), turn)
 
     def _take_turn(self) -> None:
-        """All that has come, in the daemon's way: some events at once, the tick after them."""
+        """All that has come, in the daemon's way: some events at once, statements first, the tick after them."""
         life = self.life
         while not self._is_paused and self.life is life and (self._inbox or self._tick_due_ms is not None):
-            events, self._inbox = self._inbox[:_EVENTS_TOGETHER], self._inbox[_EVENTS_TOGETHER:]
+            cuts = (
+                n for n, each in enumerate(self._inbox) if n and isinstance(getattr(each, "message", None), Statements)
+            )
+            count = min(_EVENTS_TOGETHER, next(cuts, _EVENTS_TOGETHER))
+            events, self._inbox = self._inbox[:count], self._inbox[count:]
             if self._tick_due_ms is not None:
                 events.append(Ticked(late_ms=self._environment.now_ms - self._tick_due_ms))
                 self._tick_due_ms = None
