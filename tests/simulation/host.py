@@ -245,8 +245,7 @@ class Host:
         """Now, unless the machine is busy; what comes until then is taken together."""
         if self._is_turn_due:
             return
-        is_busy = bool(self._busy_ms) and self._business.random() < 0.5
-        if not is_busy:
+        if not (self._busy_ms and self._business.random() < 0.5):
             self._take_turn()
             return
         self._is_turn_due = True
@@ -263,10 +262,8 @@ class Host:
         """All that has come, in the daemon's way: some events at once, statements first, the tick after them."""
         life = self.life
         while not self._is_paused and self.life is life and (self._inbox or self._tick_due_ms is not None):
-            cuts = (
-                n for n, each in enumerate(self._inbox) if n and isinstance(getattr(each, "message", None), Statements)
-            )
-            count = min(_EVENTS_TOGETHER, next(cuts, _EVENTS_TOGETHER))
+            is_cut = [isinstance(getattr(each, "message", None), Statements) for each in self._inbox]
+            count = min(_EVENTS_TOGETHER, is_cut.index(True, 1) if any(is_cut[1:]) else _EVENTS_TOGETHER)
             events, self._inbox = self._inbox[:count], self._inbox[count:]
             if self._tick_due_ms is not None:
                 events.append(Ticked(late_ms=self._environment.now_ms - self._tick_due_ms))
