@@ -69,6 +69,7 @@ MUTANTS = (
     *of_strangers.BOMBS,
     *of_strangers.DOORS,
     *of_strangers.NEGOTIATION,
+    *of_strangers.TURNS,
     *of_processes.PROCESSES,
 )
 

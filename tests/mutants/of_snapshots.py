@@ -14,6 +14,7 @@ _REPLICA, _TABLE, _PROOF, _SNAPSHOTS = (
 )
 _SYNC, _OVERLAY = "protocol.sync.anti_entropy", "protocol.state.snapshot"
 _BYTES, _USE = "tests/protocol/test_snapshot.py", "tests/protocol/test_snapshot_use.py"
+_UNTIL_ALL = "uses_the_snapshot_until_all_has_come"
 
 SNAPSHOTS = (
     Mutant(
@@ -84,6 +85,12 @@ SNAPSHOTS = (
             Edit(_SYNC, "SyncSession._compare", "yield from self._ask_for(self._own)", "pass"),
         ),
         detector=Tests((f"{_USE}::test_joiner__neighbour_holds_its_own_rounds__knows_them_before_it_signs",)),
+    ),
+    Mutant(
+        name="snapshot-dropped-in-mid-replay",
+        breaks="a replay of more than a minute loses its snapshot, where a neighbour that holds nothing makes it live",
+        edits=(Edit(_SNAPSHOTS, "Snapshots._prove", " or held != self._held", ""),),
+        detector=Tests((f"{_USE}::test_joiner__neighbour_with_nothing_makes_it_live_in_mid_replay__{_UNTIL_ALL}",)),
     ),
     Mutant(
         name="snapshot-taken-for-right",

@@ -172,3 +172,32 @@ DOORS = (
         "tests/protocol/test_roster.py::test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer",
     ),
 )
+
+_RUNNING, _OF_TURNS = "sfnode.node.running_node", "tests/node/test_turns.py::"
+_RATE_LIMITS = "sfnode.network.policy.rate_limits"
+
+TURNS = (
+    _mutant(
+        "read-back-before-stored",
+        "an author who is admitted anew loses the records of the same turn, and of the node's own nobody has a copy",
+        Edit(_RUNNING, "RunningNode._handle", "if is_submitted or (isinstance(event", "if False and (isinstance(event"),
+        _OF_TURNS + "test_turn__author_is_suspended_and_admitted_again__has_the_record_of_the_same_turn",
+    ),
+    _mutant(
+        "own-disk-held-against-a-peer",
+        "a neighbour whose message met a failing disk of this node is discouraged for a day",
+        Edit(_RUNNING, "RunningNode._handle_one", " and not isinstance(error, (*ENDINGS, MemoryError))", ""),
+        _OF_TURNS + "test_turn__message_meets_a_fault_of_this_node__peer_is_avoided_unless_a_person_must_act",
+    ),
+    _mutant(
+        "answers-cost-nothing",
+        "whoever answers a node's own questions may have a whole core of it",
+        Edit(
+            "sfnode.network.policy.rate_limits",
+            "handling_cost_bytes",
+            "cost_us(message)",
+            "not isinstance(message, wire.Records)",
+        ),
+        "tests/network/test_copies.py::test_answers__name_what_must_be_read_back__are_paid_like_copies",
+    ),
+)

@@ -56,6 +56,12 @@ DIALOGUE = (
         detector=Simulation("no agreement"),
     ),
     Mutant(
+        name="read-back-without-bound",
+        breaks="one page of authors has a node read back 131,072 records in a turn",
+        edits=(Edit(_SYNC, "SyncSession._is_explained", "self._groups_left >= 0 and ", ""),),
+        detector=Tests((_SYNC_TESTS + "test_session__page_of_subsets_of_what_is_held__is_read_back_within_bounds",)),
+    ),
+    Mutant(
         name="voids-not-asked-for",
         breaks="a slot that is void there and counts here is not asked for",
         edits=(Edit(_SYNC, "SyncSession._missing", "| (their_void & ~own_void)", ""),),

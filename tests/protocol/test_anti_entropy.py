@@ -262,7 +262,7 @@ def test_session__endless_pages_of_authors__is_short_at_authors_max_and_blames_n
     assert session.is_short and session.is_complete
 
 
-def test_session__page_names_subsets_of_what_is_held__reads_back_a_bounded_part_and_asks_for_hashes() -> None:
+def test_session__page_of_subsets_of_what_is_held__is_read_back_within_bounds() -> None:
     """One page of 128 authors, a slot missing in each group, with the right digests, cost a core of 1.7 s in a turn."""
     run, few = small_manifest(steps=limits.SPAN_STEPS), range(5)
     firsts = range(0, limits.SPAN_STEPS, limits.GROUP_STEPS)  # two slots of each group are held, and one is named
