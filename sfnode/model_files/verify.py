@@ -122,8 +122,8 @@ def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> Non
     """
     found: dict[str, list[int]] = {}
     with suppress(OperatorError, OSError, ValueError):
-        files_ = (folder / name for name in weight_files(folder) if name.endswith(".safetensors"))
-        found = {name: shape for path in files_ for name, shape in tensor_shapes(path, _HEADER_BYTES_MAX)}
+        paths = (folder / name for name in weight_files(folder) if name.endswith(".safetensors"))
+        found = {name: shape for path in paths for name, shape in tensor_shapes(path, _HEADER_BYTES_MAX)}
     for tensor in tensors:
         wanted = [tensor.rows, tensor.cols] if tensor.cols else [tensor.rows]
         if tensor.name in found and found[tensor.name] != wanted:
