@@ -132,12 +132,14 @@ class Stillness:
     """
 
     _LEAST_S = 0.02  # two ticks of the system's clock
+    _ABSENT_S = 60.0  # without a look, which all starters take every few seconds
     _SHARE = 0.01  # of a core: a process that only sleeps and polls uses less
 
     def __init__(self, pid: int) -> None:
         self.computed_s = 0.0
         self._pid = pid
         self._counted_s, self._since = 0.0, time.monotonic()
+        self._looked = self._since
 
     def look(self) -> float:
         """Return the seconds since the process was last seen computing; since the start if the system does not say."""
@@ -151,6 +153,9 @@ class Stillness:
             for thread in (_PROCESSES / str(self._pid) / "task").iterdir():
                 waited_s += int((thread / "schedstat").read_bytes().split()[1]) / 1e9
         now, used_s = time.monotonic(), self.computed_s + waited_s
+        if now - self._looked > self._ABSENT_S:  # this process stood still, too: `docker pause`, a debugger
+            self._since += now - self._looked
+        self._looked = now
         self._counted_s = min(self._counted_s, used_s)  # threads that have ended are not in it any more
         still_s = now - self._since
         # A process that only polls stays below the share, and counts as still.

@@ -73,7 +73,8 @@ def work_folder() -> Iterator[Path]:
         work.mkdir(mode=0o700)
         descriptor = os.open(work, os.O_RDONLY)
         try:
-            _is_locked_now(descriptor)
+            with suppress(OSError):  # the file system has no locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield work
         finally:
             os.close(descriptor)
@@ -85,24 +86,22 @@ def clear_left_overs() -> None:
     for folder in cache_folder().glob(f"{_MAKING}*"):
         with suppress(OSError):
             age_s = time.time() - folder.stat().st_mtime
-            if age_s > _LEFT_OVER_S and (age_s > _LEFT_OVER_MAX_S or _is_abandoned(folder)):
+            if age_s > _LEFT_OVER_S and _is_abandoned(folder, age_s):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_abandoned(folder: Path) -> bool:
+def _is_abandoned(folder: Path, age_s: float) -> bool:
+    """Return whether no process has locked the folder; where the file system has no locks, whether it is very old."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        return _is_locked_now(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _is_locked_now(descriptor: int) -> bool:
-    """Lock a folder until it is closed; return False if another process has it, or the file system has no locks."""
-    with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
-    return False
+    except BlockingIOError:
+        return False
+    except OSError:
+        return age_s > _LEFT_OVER_MAX_S
+    finally:
+        os.close(descriptor)
 
 
 def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnProgress) -> Path:

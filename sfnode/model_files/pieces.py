@@ -8,14 +8,14 @@ import os
 from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import file_digest, sha256
 from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, piece_count
-from sfnode.model_files.verify import hash_file, hash_in_pieces
+from sfnode.model_files.verify import hash_in_pieces
 from sfnode.storage import disk
 
 HASH_BYTES = 32
@@ -34,17 +34,17 @@ def piece_bytes(file: FileSpec, number: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePiece:
-    """Reads one piece of a file in place."""
+    """Reads one piece of a file in place. ``held``: the file as it was when the piece was checked; None: not yet."""
 
     path: Path
     start: int
     total: int
+    held: disk.HeldFile | None = None
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        """Return bytes of the piece from ``offset`` on, up to its end. OSError."""
-        with self.path.open("rb") as file:
-            file.seek(self.start + offset)
-            return file.read(max(0, min(bytes_max, self.total - offset)))
+        """Return bytes of the piece from ``offset`` on, up to its end. OSError, also if the file has changed since."""
+        held = self.held or disk.HeldFile(self.path)
+        return held.read(self.start + offset, max(0, min(bytes_max, self.total - offset)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,7 @@ class PieceIndex:
         if piece is None:
             return self._lists.get(digest)
         try:
+            piece = replace(piece, held=disk.HeldFile(piece.path))
             is_right = sha256(piece.read(0, piece.total)).hexdigest() == digest
         except OSError:
             return None
@@ -105,9 +106,12 @@ def hashes_of(path: Path, file: FileSpec) -> bytes | None:
 
 
 def is_there(folder: Path, file: FileSpec) -> bool:
-    """Return whether the folder has this file of the run, complete; reads it. OperatorError if it cannot be read."""
+    """Return whether the folder has this file of the run, complete; reads it. OSError."""
     path = folder / file.name
-    return path.is_file() and path.stat().st_size == file.bytes and hash_file(path) == file.sha256
+    if not path.is_file() or path.stat().st_size != file.bytes:
+        return False
+    with path.open("rb") as held:
+        return file_digest(held, "sha256").hexdigest() == file.sha256
 
 
 def part_of(folder: Path, file: FileSpec) -> Path:

@@ -76,6 +76,7 @@ UNFINISHED_TURN_S = 60.0  # without a whole piece: one takes this long at 17 kB/
 OBSERVER_S = 60.0  # enough for the largest manifest at 20 kB/s
 OBSERVER_BYTES_PER_S_MIN = 50_000  # of a basis, after that minute: a slower observer dials again and continues
 LEAST_PACE_S = 10.0  # after this a joiner leaves a slow node if it knows another
+PART_SENT_S = 5.0  # at most between two parts of a stream, with --max-upload: who asks waits HELLO_S for each
 PARTS_AHEAD_MAX = 8  # requests in flight for a basis: they fill a stream's window
 PIECE_PARTS_AHEAD = 4  # requests in flight for a model's piece: half a window for each of two streams
 
@@ -147,6 +148,7 @@ KNOWN_PEERS_MAX = 1_000
 ADDRESSES_PER_PEER_MAX = 8
 ADDRESSES_RESTING_MAX = 1_024  # after a failed dial; beyond it the one that failed longest ago is forgotten
 UNVERIFIED_PER_SOURCE_MAX = 64  # never reached peers from one neighbour: a liar fills 6 % of the book
+FAILURES_TO_GIVE_WAY = 3  # of such a peer, whose place another one that the neighbour names may have then
 BOOTSTRAPS_KEPT_MAX = 8  # saved for the node's next start
 ANCHORS = 2  # longest-lasting neighbours, dialled first after a restart, so that nobody can replace all at once
 DIAL_REPORTS_MAX = 64

@@ -2,6 +2,7 @@
 hello to bye, and their messages on the way to the node's inbox."""
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -172,7 +173,10 @@ class Conversation:
         )
         match message:
             case wire.PeersRequest():
+                started_s = time.perf_counter()
                 self._exchange.answer(session)
+                seconds = time.perf_counter() - started_s
+                self._rate_limits.charge(session.peer, message, seconds, trio.current_time())
             case wire.Peers():
                 # [REJECT] SPEC 8: peers only on request
                 if not self._exchange.receive_untrusted(session, message):

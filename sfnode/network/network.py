@@ -1,5 +1,6 @@
 """The network of one node: builds its parts, runs them together, and lets them end politely."""
 
+import math
 import random
 import time
 from functools import partial
@@ -67,7 +68,7 @@ class Network:
         self.sessions = sessions.OpenSessions(self.peer, config.origins)
         self._exchange = PeerExchange(config=config, names=self.names, book=self.book, open_sessions=self.sessions)
         self._memory = MemoryGuard(config.memory, self.sessions.shed)
-        self._files = sessions.FileServer(run, open_channel, config.origins)
+        self._files = sessions.FileServer(run, open_channel, config.origins, config.upload_bytes_per_s / 2 or math.inf)
         self.neighbour_files = sessions.NeighbourFiles(self._host, self.sessions, open_channel, self.slips)
         self.conversation = Conversation(
             self.introduction, self._exchange, self._files, self._memory, inbox, open_channel

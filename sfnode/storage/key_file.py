@@ -67,10 +67,12 @@ class KeyFile:
             # NFS locks only a file that is open for writing.
             descriptors = [os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)]
             opened.callback(os.close, descriptors[0])
-            with suppress(OSError):  # there is no such folder, or another user has the file
+            with suppress(OSError):  # there is no such folder
                 of_all_copies = Path(gettempdir(), f"sfnode-{os.geteuid()}-{self.signer().author.hex()}.lock")
-                descriptors.append(os.open(of_all_copies, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-                opened.callback(os.close, descriptors[1])
+                descriptor = os.open(of_all_copies, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                opened.callback(os.close, descriptor)
+                if os.fstat(descriptor).st_uid == os.geteuid():  # else another user wants to keep this node out
+                    descriptors.append(descriptor)
             if not all(has_locked(each, self.path.resolve()) for each in descriptors):
                 raise OperatorError(
                     f"another node of this machine runs with the key in {self.path.resolve()}, or with a copy of it. "

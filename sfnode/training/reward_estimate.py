@@ -2,7 +2,7 @@
 
 The model writes several answers to each prompt. An answer's advantage is its reward less the mean of the others to its
 prompt (REINFORCE with a leave-one-out baseline: Kool et al. 2019), in units of the root mean square of all of them, or
-of a quarter where that is larger: where hardly an answer differs, chance would be made large. The message is the mean
+of a tenth where that is larger: where hardly an answer differs, chance would be made large. The message is the mean
 over all answers of the advantage times the gradient of the answer's mean log-loss, along the direct path as for texts
 that are given. It is heard while the answers are written: there is no further pass.
 
@@ -27,7 +27,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, TaskData
 from sfnode.worker_protocol import ANSWER_TOKENS_AT_ONCE, Evaluated
 
-_SPREAD_LEAST = 0.25  # SPEC 5.7
+_SPREAD_LEAST = 0.1  # SPEC 5.7
 _SAMPLES_KEPT = 3  # of an evaluation, for people to read
 
 

@@ -218,6 +218,18 @@ def test_stillness__process_that_gets_no_core_on_a_busy_machine__does_not_hang(
     assert (still_s < 5.0) is waits
 
 
+def test_stillness__starter_stood_still_itself__does_not_count_that_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`docker pause` for five minutes killed a worker that had computed all the time."""
+    times = iter((0.0, 5.0, 10.0, 610.0, 615.0))
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    monkeypatch.setattr("psutil.Process.cpu_times", lambda _self: SimpleNamespace(user=0.0, system=0.0))
+    monkeypatch.setattr(program_module, "_PROCESSES", tmp_path)
+    stillness = Stillness(os.getpid())
+    assert [stillness.look() for _ in range(4)] == [5.0, 10.0, 10.0, 15.0]
+
+
 def test_stillness__process_of_which_nothing_is_known__counts_from_the_start() -> None:
     stillness = Stillness(1 << 30)
     before = stillness.look()

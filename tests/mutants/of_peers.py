@@ -64,7 +64,7 @@ SESSIONS = (
     _mutant(
         "writes-without-deadline",
         "a neighbour that does not read holds its place for ever",
-        Edit(_CHANNEL, "Channel.write", "move_on_after(self.timings.write_s)", "move_on_after(600.0)"),
+        Edit(_CHANNEL, "Channel._write", "move_on_after(self.timings.write_s)", "move_on_after(600.0)"),
         _NOT_READING,
     ),
     _mutant(

@@ -70,7 +70,7 @@ PIECES = (
     _mutant(
         "slow-takers-are-never-done",
         "eight neighbours that each take a little hold all places for ever",
-        Edit(_PLACES, "FairPlaces._victim", "bounds.UNFINISHED_TURN_S", "float('inf')"),
+        Edit(_PLACES, "FairPlaces._victim", "self._unfinished_turn_s", "float('inf')"),
         _FAIR + "test_places__eight_crawl__who_has_had_less_gets_one_after_a_minute",
     ),
     _mutant(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import struct
 import subprocess
 import uuid
@@ -177,6 +178,22 @@ async def test_answer__many_questions_in_a_second__one_answer(
     assert announced == [1, 1]
 
 
+async def test_discovery__no_socket_at_its_start__tries_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A moment without file descriptors ended discovery for the node's life."""
+    tries: list[float] = []
+
+    def refuse() -> socket.socket:
+        tries.append(trio.current_time())
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("sfnode.network.discovery.mdns._open_socket", refuse)
+    with trio.move_on_after(5 * bounds.MDNS_QUERY_MAX_S):
+        await discovery([]).run()
+    assert len(tries) == 5
+
+
 def test_address_book__flood_of_made_up_peers__fills_one_neighbours_share() -> None:
     node = network(1)
     for number in range(500):
@@ -223,7 +240,7 @@ def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[NodePr
         yield node
     finally:
         node.terminate()
-        assert node.process is not None and node.process.wait(10) == 0
+        assert node.process is not None and node.process.wait(10) == node.exit_code == 0
 
 
 def joined(node: NodeProcess) -> set[object]:

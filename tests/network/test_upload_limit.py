@@ -8,7 +8,7 @@ import trio.testing
 
 from protocol.framing import frame
 from protocol.limits import PART_BYTES_MAX
-from protocol.wire import FileRequest, PeerId, encode
+from protocol.wire import FileRequest, PeerId, Ping, encode
 from sfnode.network.network_config import Timings
 from sfnode.network.sessions.bandwidth_limit import Traffic
 from sfnode.network.sessions.channel import Channel
@@ -66,3 +66,18 @@ async def test_files__seven_are_downloaded_under_a_limit__hello_does_not_wait(
         files_bytes = total.bytes_out - 1_000
         assert 8 * PART_BYTES_MAX + 55 * 10_000 < files_bytes < 8 * PART_BYTES_MAX + 65 * 10_000
         nursery.cancel_scope.cancel()
+
+
+async def test_hello__flood_is_larger_than_the_limit__does_not_wait_for_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """It came after HELLO_S, again and again, and the node that was dialled banned this one for a day."""
+    total = Traffic(upload_bytes_per_s=32_000)
+    async with trio.open_nursery() as nursery:
+        for _ in range(12):
+            nursery.start_soon(Channel(SinkLink(), Timings(), total).write, bytes(65_536), 1)
+        await trio.testing.wait_all_tasks_blocked()
+        asked_s = trio.current_time()
+        await Channel(SinkLink(), Timings(), total).send_now(Ping(nonce=1))
+        assert trio.current_time() - asked_s < 1.0
+    assert total.bytes_out > 12 * 65_536, "and counts"

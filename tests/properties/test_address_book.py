@@ -94,3 +94,34 @@ def test_address_book__liar_names_addresses_of_a_bootstrap__those_of_the_operato
     held = book.addresses(peer(1))
     assert held[:named] == tuple(address(number) for number in range(named))[: bounds.ADDRESSES_PER_PEER_MAX]
     assert len(held) == min(named + lies, bounds.ADDRESSES_PER_PEER_MAX)
+
+
+def test_address_book__liar_names_an_address_under_64_ids__the_right_one_is_dialled_soon() -> None:
+    """Another peer answers there, so each false id costs one dial; the right one waited for ten hours."""
+    book, now_s = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1)), 0.0
+    for number in range(bounds.UNVERIFIED_PER_SOURCE_MAX):
+        book.learn(peer(100 + number), (STRANGER,), source=peer(1))
+    book.learn(peer(3), (STRANGER,), source=peer(2))
+    while True:
+        for each in book.due(now_s, exclude=frozenset())[:1]:
+            if each == peer(3):
+                assert now_s < 120.0
+                return
+            book.tried_at(STRANGER, now_s)
+            book.belongs_to_another(each, replace(STRANGER, peer=each), now_s)
+            book.failed(each, now_s)
+        now_s += 1.0
+
+
+def test_address_book__neighbour_has_named_64_that_nobody_can_dial__learns_of_others_after_some_dials() -> None:
+    """Peers behind routers filled an honest bootstrap's quota until the node was started again."""
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    for number in range(bounds.UNVERIFIED_PER_SOURCE_MAX):
+        book.learn(peer(100 + number), (address(number),), source=peer(1))
+    book.learn(peer(3), (STRANGER,), source=peer(1))
+    assert not book.addresses(peer(3))
+    for _ in range(bounds.FAILURES_TO_GIVE_WAY):
+        book.failed(peer(100), 0.0)
+    book.learn(peer(3), (STRANGER,), source=peer(1))
+    assert book.addresses(peer(3)) == (STRANGER,) and not book.addresses(peer(100))
+    assert len(book) == bounds.UNVERIFIED_PER_SOURCE_MAX

@@ -187,6 +187,8 @@ class Dialler:
                 break
             except DialError as error:
                 failed[address] = str(error)
+                if error.is_other_peer:
+                    self._book.belongs_to_another(peer, address, trio.current_time())
         if failed:
             self._failed(peer, failed)
         if link is not None:

@@ -42,12 +42,16 @@ class LocalDiscovery:
         self._socket: socket.socket
 
     async def run(self) -> None:
-        """Ask and answer until cancelled. Return if the socket cannot be opened: the node works without it."""
-        try:
-            self._socket = _open_socket()
-        except OSError as error:
-            log(logging.WARNING, "mdns_unavailable", reason=error.strerror)
-            return
+        """Ask and answer until cancelled. Where the socket cannot be opened, the node works without it for a while."""
+        level = logging.WARNING
+        while True:
+            try:
+                self._socket = _open_socket()
+                break
+            except OSError as error:
+                log(level, "mdns_unavailable", reason=error.strerror)
+            level = logging.DEBUG
+            await trio.sleep(bounds.MDNS_QUERY_MAX_S)
         with self._socket:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._ask)

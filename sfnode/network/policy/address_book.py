@@ -1,7 +1,7 @@
 """Known peers: addresses, successes, failures, times of the next dial. Pure: no clock, no sockets, no files."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from protocol.wire import PeerId
@@ -95,34 +95,45 @@ class AddressBook:
         if not addresses or peer == self._own_peer:
             return
         if peer not in self._entries:
-            unverified = [entry for entry in self._entries.values() if entry.source is not None]
-            if sum(entry.source == source for entry in unverified) >= bounds.UNVERIFIED_PER_SOURCE_MAX:
+            named = [peer for peer, entry in self._entries.items() if entry.source == source]
+            is_full = len(named) >= bounds.UNVERIFIED_PER_SOURCE_MAX
+            if is_full and not self._forget_worst(named, bounds.FAILURES_TO_GIVE_WAY):
                 return
-            if len(self._entries) >= bounds.KNOWN_PEERS_MAX and not self._forget_worst():
+            if len(self._entries) >= bounds.KNOWN_PEERS_MAX and not self._forget_worst(self._entries):
                 return
             self._entries[peer] = _Entry(source=source)
         for address in addresses:
             _remember(self._entries[peer], address)
 
-    def _forget_worst(self) -> bool:
-        """Forget the unused, never reached peer with most failures; return False if there is none."""
-        in_use = self.in_use()
-        never = [
-            peer
-            for peer, entry in self._entries.items()
-            if not entry.last_success_unix_ms and not entry.is_bootstrap and peer not in in_use
-        ]
-        if not never:
+    def _forget_worst(self, among: Iterable[PeerId], failures_min: int = 0) -> bool:
+        """Forget the unused, never reached peer with most failures; return False if none has ``failures_min``."""
+        held, in_use = self._entries, self.in_use()
+        unused = (peer for peer in among if not held[peer].is_bootstrap and peer not in in_use)
+        never = [peer for peer in unused if not held[peer].last_success_unix_ms]
+        worst = max(never, key=lambda peer: held[peer].failures, default=None)
+        if worst is None or held[worst].failures < failures_min:
             return False
-        del self._entries[max(never, key=lambda peer: self._entries[peer].failures)]
+        del held[worst]
         return True
+
+    def belongs_to_another(self, peer: PeerId, address: Address, now_s: float) -> None:
+        """Forget an address at which another peer answered, for a peer that was never reached.
+
+        So a false id for somebody's address costs one dial; 64 of them made the right one wait for hours.
+        """
+        entry = self._entries.get(peer)
+        if entry is None or entry.is_bootstrap or entry.last_success_unix_ms:
+            return
+        self._rests[address.host, address.port] = 0, now_s + bounds.BACKOFF_START_S  # somebody is there
+        entry.addresses = [each for each in entry.addresses if each != replace(address, peer=None)]
+        if not entry.addresses:
+            del self._entries[peer]
 
     # --- bootstraps
 
     def is_bootstrap(self, peer: PeerId) -> bool:
         """Return whether the operator named the peer, now or before an earlier start."""
-        entry = self._entries.get(peer)
-        return entry is not None and entry.is_bootstrap
+        return (entry := self._entries.get(peer)) is not None and entry.is_bootstrap
 
     # --- dialling
 
@@ -147,8 +158,7 @@ class AddressBook:
 
     def addresses(self, peer: PeerId) -> tuple[Address, ...]:
         """Return the addresses of a peer without the peer id, last good one first."""
-        entry = self._entries.get(peer)
-        return tuple(entry.addresses) if entry else ()
+        return tuple(entry.addresses) if (entry := self._entries.get(peer)) else ()
 
     def dialable(self, peer: PeerId, now_s: float) -> tuple[Address, ...]:
         """Return the addresses at which the peer may be dialled now, without the peer id.
@@ -207,8 +217,7 @@ class AddressBook:
 
     def pause(self, peer: PeerId, now_s: float) -> None:
         """Delay the next dial after a session by a random time, so that both ends do not dial at once."""
-        entry = self._entries.get(peer)
-        if entry is not None:
+        if (entry := self._entries.get(peer)) is not None:
             entry.due_s = max(entry.due_s, now_s + self._chance.uniform(0.0, bounds.BACKOFF_START_S))
 
     # --- recommending peers

@@ -56,9 +56,13 @@ class FairPlaces:
     turn and has held places for longer in total. The loser is refused when it asks for the next part.
     """
 
-    def __init__(self, places_max: int, per_holder_max: int) -> None:
+    def __init__(
+        self, places_max: int, per_holder_max: int, unfinished_turn_s: float = bounds.UNFINISHED_TURN_S
+    ) -> None:
+        """``unfinished_turn_s``: how long a holder keeps its place before its first file has come."""
         self._places_max = places_max
         self._per_holder_max = per_holder_max
+        self._unfinished_turn_s = unfinished_turn_s
         self._places: list[FairPlace] = []
         self._held_s: Counter[str] = Counter()  # seconds in places that were left, by holder
 
@@ -113,7 +117,7 @@ class FairPlaces:
         over = [
             place
             for place in others
-            if now_s - place.since_s >= (bounds.TURN_S if place.files > 1 else bounds.UNFINISHED_TURN_S)
+            if now_s - place.since_s >= (bounds.TURN_S if place.files > 1 else self._unfinished_turn_s)
             and held_s[place.holder] > held_s[newcomer.holder]
         ]
         return max(over, key=lambda place: held_s[place.holder], default=None)

@@ -19,15 +19,19 @@ class Pace:
 
     async def wait(self, size: int) -> float:
         """Wait until ``size`` bytes may flow; return the seconds waited."""
+        wait_s = self.book(size)
+        if wait_s > 0:
+            await trio.sleep(wait_s)
+        return wait_s
+
+    def book(self, size: int) -> float:
+        """Count ``size`` bytes; return the seconds to wait with what may wait."""
         if not self._bytes_per_s:
             return 0.0
         now_s = trio.current_time()
         if self._bucket is None:  # the clock runs inside trio only
             self._bucket = TokenBucket(_BURST_BYTES, now_s)
-        wait_s = self._bucket.take(size, self._bytes_per_s, now_s)
-        if wait_s > 0:
-            await trio.sleep(wait_s)
-        return wait_s
+        return self._bucket.take(size, self._bytes_per_s, now_s)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -43,12 +43,21 @@ class Channel:
         return decode_untrusted(payload), size
 
     async def send_now(self, *messages: Message) -> None:
-        """Write messages at once. Do not call it during a session, whose send queue is the only writer."""
-        await self.write(b"".join(frame(encode(message)) for message in messages), len(messages))
+        """Write messages at once. Do not call it during a session, whose send queue is the only writer.
+
+        They do not wait for the flood's turn (--max-upload): a peer waits only so long for a hello, or for a part of a
+        file, which has waited for its own pace.
+        """
+        data = b"".join(frame(encode(message)) for message in messages)
+        self._total.pace.book(len(data))
+        await self._write(data, len(messages))
 
     async def write(self, data: bytes, frames: int) -> None:
-        """Write joined frames. LinkBrokenError; StalledError after WRITE_S, when the link is cut."""
+        """Write joined frames when it is their turn. LinkBrokenError; StalledError after WRITE_S, the link is cut."""
         await self._total.pace.wait(len(data))
+        await self._write(data, frames)
+
+    async def _write(self, data: bytes, frames: int) -> None:
         with trio.move_on_after(self.timings.write_s) as scope:
             await self.link.send_all(data)
         if scope.cancelled_caught:

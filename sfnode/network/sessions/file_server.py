@@ -3,6 +3,7 @@
 Strangers ask on a connection of their own. Neighbours ask on a separate stream, so that files do not delay the flood.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import trio
 from libp2p.custom_types import TProtocol
 
 from protocol.errors import Reject, RejectReason
-from protocol.limits import PART_BYTES_MAX
+from protocol.limits import MODEL_PIECE_BYTES, PART_BYTES_MAX
 from protocol.wire import Bye, FilePart, FileRequest, Hello, ManifestPart, ManifestRequest, Message, PeerId, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.policy import FairPlace, FairPlaces, Fault, Origins, Places, TokenBucket, ip_groups
@@ -177,17 +178,25 @@ class FileServer:
     """
 
     def __init__(
-        self, run: ServedRun, open_channel: Callable[[Link], Channel], origins: Origins = ip_groups.DEFAULT_ORIGINS
+        self,
+        run: ServedRun,
+        open_channel: Callable[[Link], Channel],
+        origins: Origins = ip_groups.DEFAULT_ORIGINS,
+        bytes_per_s: float = math.inf,
     ) -> None:
-        self._run = run
-        self._open_channel = open_channel
-        self._origins = origins
+        """``bytes_per_s``: of all files. With more streams than get each part in time no piece would ever be whole."""
+        streams_max = max(1.0, bytes_per_s * bounds.PART_SENT_S / PART_BYTES_MAX)
+        downloads_max = int(min(streams_max, bounds.OBSERVERS_MAX - bounds.MANIFEST_PLACES))
+        served_max = int(min(streams_max, bounds.NEIGHBOURS_SERVED_MAX))
+        given_max = int(min(streams_max, bounds.NEIGHBOURS_GIVEN_MAX))
+        turn_s = max(bounds.UNFINISHED_TURN_S, given_max * MODEL_PIECE_BYTES / bytes_per_s)  # for a whole piece
+        self._run, self._open_channel, self._origins = run, open_channel, origins
         self._strangers = Places(bounds.OBSERVERS_MAX, bounds.OBSERVERS_PER_CROWD_MAX)
-        self._downloads = Places(bounds.OBSERVERS_MAX - bounds.MANIFEST_PLACES, bounds.OBSERVERS_PER_CROWD_MAX)
+        self._downloads = Places(downloads_max, bounds.OBSERVERS_PER_CROWD_MAX)
         self._waiting = Places(bounds.OBSERVERS_MAX, bounds.OBSERVERS_MAX // 2)
         self._without_room = trio.lowlevel.ParkingLot()  # strangers that wait until another leaves
-        self._neighbours = FairPlaces(bounds.NEIGHBOURS_SERVED_MAX, bounds.FILES_PER_NEIGHBOUR_MAX)
-        self._givings = FairPlaces(bounds.NEIGHBOURS_GIVEN_MAX, bounds.PIECE_STREAMS_PER_NEIGHBOUR_MAX)
+        self._neighbours = FairPlaces(served_max, bounds.FILES_PER_NEIGHBOUR_MAX, turn_s)
+        self._givings = FairPlaces(given_max, bounds.PIECE_STREAMS_PER_NEIGHBOUR_MAX, turn_s)
         self._pace = Pace(run.pieces_bytes_per_s)
 
     def has_room_for(self, host: str) -> bool:
@@ -266,9 +275,7 @@ class _FileStream:
 
     def __init__(self, peer: PeerId, crowd: str | None, stack: ExitStack) -> None:
         self.is_given = False  # whether it gets pieces of the model
-        self._peer = peer
-        self._crowd = crowd
-        self._stack = stack
+        self._peer, self._crowd, self._stack = peer, crowd, stack
         self._held: list[FairPlace] = []
 
     def take(self, places: FairPlaces) -> None:

@@ -55,9 +55,16 @@ _LISTEN_ADVICE = {
 
 SessionHandler = Callable[[Link], Awaitable[None]]
 
+_OTHER_PEER = "another node answers there: its peer id is not the one in the address"
+
 
 class DialError(Exception):
     """This address could not be reached now; the text says why, for the operator."""
+
+    @property
+    def is_other_peer(self) -> bool:
+        """Return whether another node answers at this address than the one in it."""
+        return str(self) == _OTHER_PEER
 
 
 class Host:
@@ -301,7 +308,7 @@ def _describe(error: BaseException) -> str:
     texts = [str(cause) or type(cause).__name__ for cause in _causes(error)]
     whole = " ".join(texts).lower()
     if "mismatch" in whole or "does not correspond" in whole:
-        return "another node answers there: its peer id is not the one in the address"
+        return _OTHER_PEER
     if "protocol" in whole and "not supported" in whole:
         return "that is not an sfnode node: it does not speak /sfnode/1"
     return f"handshake failed ({texts[0][:200]})"
