@@ -91,7 +91,7 @@ def evaluate(
     is_public = is_public or given is None  # then they are those of an embedded task
     held_out = example_files.evaluation_file(manifest.task, given)
     if held_out is None:
-        raise OperatorError("--eval-data is missing: give a file of held-out examples")
+        raise OperatorError("--eval-data is missing: give a file of held-out examples (JSONL, CSV, TSV or Parquet)")
     own, rows = None, data or _remembered(data_dir, "data")
     if compare and (rows or manifest.task.data.startswith(example_files.EMBEDDED)):
         own = example_files.training_file(manifest.task, rows)

@@ -101,7 +101,7 @@ def test_reward_gradient__answers_as_given_texts__advantages_times_their_gradien
     texts, rewards = told(shared, bases, core, data)
     b = np.array(rewards).reshape(-1, SAMPLES)
     b = b - (b.sum(axis=1, keepdims=True) - b) / (SAMPLES - 1)
-    advantages = b.flatten() / max(0.25, np.sqrt((b**2).mean()))
+    advantages = b.flatten() / max(0.1, np.sqrt((b**2).mean()))
     each = []
     for text, advantage in zip(texts, advantages.tolist(), strict=True):
         rows = batch_of(replace(data, judge=None), [text], 1, CPU)
