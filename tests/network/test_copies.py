@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import trio
 
 from protocol.events import Event, MessageArrived, PeerJoined
 from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.wire import Authors, PeerId, PullRequest, Records, WantedSlots, encode
+from protocol.wire import Authors, Message, PeerId, PeersRequest, PullRequest, Records, WantedSlots, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.rate_limits import handling_cost_bytes, in_turns, pushed_cost_bytes
 from sfnode.node.event_inbox import BYTES_TOGETHER, EVENTS_TOGETHER, next_events, open_inbox
-from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start
+from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
 
 RECORD_BYTES = 128
 PEER = PeerId("somebody")
@@ -103,3 +105,22 @@ async def test_session__its_copies_took_long__next_is_read_when_that_is_earned()
         assert trio.current_time() - began_s < 2.0
         await link.aclose()
         nursery.cancel_scope.cancel()
+
+
+async def test_peers__list_takes_long__is_charged_for_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of long addresses took fifteen times as long as was booked for it."""
+    charged: list[tuple[Message, float]] = []
+
+    def charge(_self: object, _peer: PeerId, message: Message, seconds: float, _now_s: float) -> None:
+        charged.append((message, seconds))
+
+    monkeypatch.setattr("sfnode.network.policy.rate_limits.RateLimits.charge", charge)
+    monkeypatch.setattr("sfnode.network.discovery.PeerExchange.answer", lambda *_: time.sleep(0.02))
+    async with trio.open_nursery() as nursery, running_host(8, is_listening=False) as greedy:
+        node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True)))
+        link = await dial(greedy, node)
+        await link.send_all(frame(encode(HELLO)) + frame(encode(PeersRequest())))
+        await until(lambda: any(isinstance(message, PeersRequest) for message, _ in charged))
+        await link.aclose()
+        nursery.cancel_scope.cancel()
+    assert [seconds >= 0.02 for message, seconds in charged if isinstance(message, PeersRequest)] == [True]
