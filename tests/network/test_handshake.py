@@ -20,7 +20,7 @@ from sfnode.network.policy.addresses import parse_address, parse_bootstrap
 from sfnode.network.sessions.bandwidth_limit import Traffic
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
-from sfnode.network.sessions.handshake import exchange_hello, from_our_side, mismatch
+from sfnode.network.sessions.handshake import DUPLICATE, exchange_hello, from_our_side, mismatch, refuse
 from sfnode.network.transport.link import Link
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
@@ -139,6 +139,23 @@ async def test_second_session_of_a_peer__newest_wins__first_is_told() -> None:
         assert [type(event) for event in listener.events] == [PeerJoined, PeerLeft, PeerJoined]
         await links[1].send_all(frame(encode(record(2))))
         await until(listener.messages)
+        nursery.cancel_scope.cancel()
+
+
+async def test_dialled_peer__names_a_newer_session_that_is_not_there__is_left_alone_for_a_minute() -> None:
+    """It was dialled again at once, for ever: 1.4 dials a second."""
+
+    async def lie(link: Link) -> None:
+        await refuse(Channel(link, CALM, Traffic()), DUPLICATE)
+        await link.aclose()
+
+    async with trio.open_nursery() as nursery, running_host(1, lie) as liar_host:
+        config = NetworkConfig(bootstrap=(address_of(liar_host),))
+        dialler = await start(nursery, network(2, config))
+        await until(lambda: dialler.network.dialler.reports)
+        (report,) = dialler.network.dialler.reports
+        assert report.reason == DUPLICATE
+        assert report.retry_in_s >= bounds.REFUSED_S
         nursery.cancel_scope.cancel()
 
 

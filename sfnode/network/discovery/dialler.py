@@ -214,7 +214,8 @@ class Dialler:
         self._exchange.learn(error.peers, source=peer, observed_host=remote_host)
         if self._book.is_bootstrap(peer):
             self._choice.recommended = frozenset(PeerId(named.peer) for named in error.peers)
-        if not error.reason.startswith(handshake.DUPLICATE):  # both ends dialled at once, and the other session stays
+        is_double = error.reason.startswith(handshake.DUPLICATE)  # both ends dialled at once
+        if not (is_double and peer in self._exchange.open_sessions.served()):
             at_least_s = bounds.WRONG_RUN_S if error.is_lasting else bounds.REFUSED_S
             self._failed(peer, {address: error.reason}, at_least_s)
 
