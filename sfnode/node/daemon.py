@@ -78,4 +78,8 @@ class Daemon:
             seconds = time.monotonic() - started
             text = f"replayed {counted(replica.ledger.updates, 'update')} from the disk in {seconds:.1f} s"
             self.reporter.event("replayed", text, updates=replica.ledger.updates, seconds=round(seconds, 3))
+        if store.has_lost_records:
+            text = f"{self.config.data_dir.ledger_file} has lost updates that this node has signed. It signs only steps "
+            text += f"after step {store.reserved_step}; other nodes give it the earlier ones"
+            self.reporter.event("records_lost", text, step=store.reserved_step)
         return replica

@@ -24,6 +24,7 @@ MANIFEST_FILE = "manifest.run"
 LEDGER_FILE = "ledger.sqlite3"
 STATUS_FILE = "status.json"
 NODE_FILE = "node.toml"
+_RESERVED_FILE = "reserved_step"
 _EVALUATIONS_FILE = "evaluations.json"
 _GAIN_FILE = "gain.json"
 _END_FILE = "end.json"
@@ -41,6 +42,7 @@ class DataDirectory(ExclusiveFolder):
 
     Attributes:
         manifest_file, ledger_file: of the run's manifest, and of the database.
+        reserved_file: of the highest step that the node may have signed, for the case that the database is lost.
         status_file: a running node writes it every second.
         node_file: of the options that the node remembers.
         identity: the node's key.
@@ -53,12 +55,13 @@ class DataDirectory(ExclusiveFolder):
 
     marks = frozenset((IDENTITY_FILE, MANIFEST_FILE))
     own_files = marks | {LOCK_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE, BASIS_FILE}
-    own_files |= {INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE}
+    own_files |= {INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE, _RESERVED_FILE}
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.manifest_file = path / MANIFEST_FILE
         self.ledger_file = path / LEDGER_FILE
+        self.reserved_file = path / _RESERVED_FILE
         self.status_file = path / STATUS_FILE
         self.node_file = path / NODE_FILE
         self.identity = KeyFile(path / IDENTITY_FILE)

@@ -8,13 +8,15 @@ else (slots, digests, coefficients) is derived from the log at start.
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from protocol.crypto import Author
 from protocol.errors import OperatorError, StorageDamagedError
+from protocol.limits import STEPS_MAX
 from protocol.run import SignedManifest
 from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
+from sfnode.storage.disk import write_durably
 from sfnode.storage.stored_records import SLOT_INDEX, OfPeers, StoredRecords, damaged, sqlite_errors
 
 _SCHEMA = f"""
@@ -37,6 +39,7 @@ class Store(StoredRecords):
         try:
             data_dir.adopt(signed)
             super().__init__(_open_database(data_dir.ledger_file), data_dir.ledger_file)
+            self._reserved_file = data_dir.reserved_file
             with sqlite_errors(self._path):
                 self._database.executescript(_SCHEMA)
             self._check_run(signed)
@@ -76,15 +79,33 @@ class Store(StoredRecords):
     @property
     def reserved_step(self) -> int:
         """Return the highest step that this node may have signed; -1 if it never reserved one."""
+        return max(self._reserved_in_database(), self._reserved_beside())
+
+    @property
+    def has_lost_records(self) -> bool:
+        """Return whether this node may have signed steps of which the database knows nothing: it is new, or older."""
+        return self._reserved_beside() > self._reserved_in_database()
+
+    def reserve_step(self, step: int) -> None:
+        """Record durably that ``step`` may be signed, and nothing before it ever again.
+
+        A file beside the database holds it, too: without it, a node that has lost its database would sign steps again
+        that others have, and both updates of a slot are void.
+        """
+        self._set_fact("reserved_step", str(step), is_durable=True)
+        write_durably(self._reserved_file, str(step).encode("ascii"))
+
+    def _reserved_in_database(self) -> int:
         text = self.fact("reserved_step") or "-1"
         try:
             return int(text)
         except ValueError:
             raise damaged(self._path, f"reserved_step is {text[:40]!r}") from None
 
-    def reserve_step(self, step: int) -> None:
-        """Record durably that ``step`` may be signed, and nothing before it ever again."""
-        self._set_fact("reserved_step", str(step), is_durable=True)
+    def _reserved_beside(self) -> int:
+        with suppress(OSError, ValueError):  # of an earlier release, or damaged itself
+            return min(int(self._reserved_file.read_text("ascii")[:16]), STEPS_MAX)
+        return -1
 
     def save(self, name: OfPeers, text: str) -> None:
         """Save a text of the network for the next start, if it has changed."""

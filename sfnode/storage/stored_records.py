@@ -221,6 +221,6 @@ def sqlite_errors(path: Path) -> Iterator[None]:
 def damaged(path: Path, detail: str) -> StorageDamagedError:
     """Return the error for a damaged database at ``path``; it says what to do."""
     return StorageDamagedError(
-        f"{path} is damaged ({detail}). Move it away and start again: the node fetches the ledger anew from its "
-        f"peers; keep identity.key"
+        f"{path} is damaged ({detail}). Move it away and start again, while another node of the run is up: this one "
+        "fetches the ledger anew. Move the -wal and -shm files along, and keep identity.key and all others"
     )
