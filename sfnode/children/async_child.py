@@ -24,6 +24,7 @@ async def running(program: Program, *, is_heard: bool, leave_s: float = 0.0) -> 
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if is_heard else subprocess.DEVNULL,
         env=program.environment,
+        cwd=program.folder,
         start_new_session=True,  # Ctrl-C reaches only this process, which then ends the child
     )
     try:

@@ -64,6 +64,15 @@ class Program:
         others = {name: value for name, value in os.environ.items() if name != _PATH}
         return {**others, **path, _SAFE: "1", **self.variables}
 
+    @property
+    def folder(self) -> str | None:
+        """Return where the child starts, None: here. Libraries cannot be loaded from a folder that has been removed."""
+        try:
+            os.getcwd()
+        except OSError:
+            return os.path.sep
+        return None
+
     def start(
         self, *, stdout: int | IO[bytes], stderr: int | IO[bytes] | None = None, is_own_session: bool = True
     ) -> subprocess.Popen[bytes]:
@@ -78,6 +87,7 @@ class Program:
             stdout=stdout,
             stderr=stderr,
             env=self.environment,
+            cwd=self.folder,
             start_new_session=is_own_session,
         )
 

@@ -83,6 +83,17 @@ def test_program__takes_too_long__is_ended_and_says_so(tmp_path: Path) -> None:
         made_up(tmp_path, SLEEPS).run(0.3)
 
 
+@pytest.mark.process
+def test_program__current_folder_has_been_removed__starts_at_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries of a worker could not be loaded, and it was started again for ever."""
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert made_up(tmp_path, "import os; print(os.getcwd())").run(30.0).stdout == "/\n"
+
+
 # --- the end
 
 
