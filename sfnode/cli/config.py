@@ -64,7 +64,8 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> Non
         value = remembered.as_kept(key, remembered.converted(key, typed, f"sfnode config set: {key}"))
     assert value is not None
     _check(manifest, key, value)
-    node_toml.write_node_file(data_dir, {**remembered.other_fields(data_dir, key), key: value})
+    with data_dir.changing():
+        node_toml.write_node_file(data_dir, {**remembered.other_fields(data_dir, key), key: value})
     _say(f"{key} = {node_toml.toml_of(value)}", data_dir)
 
 
@@ -81,7 +82,8 @@ def unset(key: str, data_dir: DataDirectory) -> None:
     data_dir.signed_manifest()
     if key not in (node_toml.read_node_file(data_dir) or {}):
         remembered.check_key(key, "sfnode config unset")
-    node_toml.write_node_file(data_dir, remembered.other_fields(data_dir, key))
+    with data_dir.changing():
+        node_toml.write_node_file(data_dir, remembered.other_fields(data_dir, key))
     _say(f"{key} is forgotten", data_dir)
 
 

@@ -66,7 +66,9 @@ def ending() -> Iterator[None]:
         if getattr(sys, name) is None:  # a shell has closed it: >&-
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell has it ignored in the background
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # tidies up, in trio as well
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
+                signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))  # tidies up, in trio as well
     try:
         yield
     except SfnodeError as error:

@@ -50,11 +50,18 @@ class Recalled:
     options: JoinOptions
     settings: Mapping[str, HeldOption]
 
-    @property
-    def fields(self) -> dict[str, FieldValue]:
-        """Return the content of `node.toml`: all settings that are not defaults."""
-        said = {key: each.value for key, each in self.settings.items() if each.origin is not Origin.DEFAULT}
-        return {key: value for key, value in said.items() if value is not None}
+    def keep(self, data_dir: DataDirectory) -> None:
+        """Write what was typed into `node.toml`; what `sfnode config` has changed since the start stays. OperatorError.
+
+        A start takes as long as its downloads.
+        """
+        with data_dir.changing():
+            fields = other_fields(data_dir, "")
+            for key, each in self.settings.items():
+                if each.origin is Origin.COMMAND_LINE:
+                    fields.pop(key, None)
+                    fields |= {} if each.value is None else {key: each.value}
+            node_toml.write_node_file(data_dir, fields)
 
 
 def _key(option: click.Option) -> str:

@@ -79,7 +79,9 @@ class Daemon:
             text = f"replayed {counted(replica.ledger.updates, 'update')} from the disk in {seconds:.1f} s"
             self.reporter.event("replayed", text, updates=replica.ledger.updates, seconds=round(seconds, 3))
         if store.has_lost_records:
-            text = f"{self.config.data_dir.ledger_file} has lost updates that this node has signed. It signs only steps "
-            text += f"after step {store.reserved_step}; other nodes give it the earlier ones"
-            self.reporter.event("records_lost", text, step=store.reserved_step)
+            step, path = store.reserved_step, self.config.data_dir.ledger_file
+            text = (
+                f"{path} may have lost updates that this node has signed: it signs only steps after {step} now. "
+            )
+            self.reporter.event("records_lost", f"{text}Other nodes give it the earlier ones", step=step)
         return replica

@@ -142,7 +142,7 @@ def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > bytes_max:
             raise OperatorError(f"{path} has {size:,} bytes: too many for {what}: {bytes_max:,} at most")
-        return file.read(bytes_max)
+        return file.read(max(size, 1 << 16))  # with bytes_max, Python would make room for that many at once
 
 
 def check_is_content(path: Path) -> None:

@@ -3,7 +3,8 @@
 import fcntl
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -104,6 +105,19 @@ class ExclusiveFolder:
         raise OperatorError(
             f"the data directory {self} is in use by another sfnode. Stop that one, or use another --data-dir"
         )
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Let one command at a time read and replace a small file of the folder; others wait until the block ends."""
+        descriptor = None
+        with suppress(OSError):  # no folder yet, or a file system that locks no folder
+            descriptor = os.open(self.path, os.O_RDONLY)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
 
     def is_locked(self) -> bool:
         """Return whether a node holds the folder now."""

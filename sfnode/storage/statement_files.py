@@ -101,6 +101,8 @@ class InvitedFile:
 
     def note(self, token: bytes, name: str) -> None:
         """Note that the invitation of this token is for ``name``. OperatorError if the file cannot be written."""
-        ExclusiveFolder(self._path.parent).check()
-        held = {key.hex(): noted for key, noted in self.read().items()} | {token.hex(): name}
-        write_durably(self._path, json.dumps(held).encode("ascii"), mode=0o600)
+        folder = ExclusiveFolder(self._path.parent)
+        folder.check()
+        with folder.changing():
+            held = {key.hex(): noted for key, noted in self.read().items()} | {token.hex(): name}
+            write_durably(self._path, json.dumps(held).encode("ascii"), mode=0o600)

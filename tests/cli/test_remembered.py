@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from protocol.run import no_model
 from protocol.run.manifest import sign_manifest
-from sfnode.cli.remembered_options import SETTINGS, Origin, model_of, read_settings, recall
+from sfnode.cli.remembered_options import SETTINGS, Origin, Recalled, model_of, read_settings, recall
 from sfnode.keys import new_invitation
 from sfnode.network.policy.addresses import parse_bootstrap, parse_listen
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
@@ -55,6 +55,12 @@ def written(directory: Path, text: str) -> Path:
     return path
 
 
+def kept(told: Recalled, directory: Path) -> dict[str, object] | None:
+    """What the node remembers after this start."""
+    told.keep(DataDirectory(directory))
+    return read_node_file(DataDirectory(directory))
+
+
 def config(action: str, *arguments: object, directory: Path) -> Outcome:
     return call("config", action, *arguments, "--data-dir", directory)
 
@@ -78,14 +84,14 @@ def test_recall__file_and_command_line__the_command_line_wins_and_the_rest_is_re
     assert told.settings["threads"].origin is Origin.COMMAND_LINE
     assert told.settings["listen"].origin is Origin.FILE
     assert told.settings["announce"].origin is Origin.DEFAULT
-    assert told.fields == {
+    assert kept(told, directory) == {
         "eval-every": 7, "threads": 5, "listen": [LISTEN], "snapshot": "never", "relay": True,
     }  # fmt: skip
 
 
 def test_recall__no_file_and_nothing_typed__is_the_default_of_each_option(directory: Path) -> None:
     told = recall(NOTHING, frozenset(), DataDirectory(directory))
-    assert told.options == NOTHING and told.fields == {}
+    assert told.options == NOTHING and kept(told, directory) == {}
 
 
 def test_recall__bootstraps__are_kept_without_the_run_and_an_address_replaces_them(directory: Path) -> None:
@@ -95,7 +101,16 @@ def test_recall__bootstraps__are_kept_without_the_run_and_an_address_replaces_th
     other = parse_bootstrap(PEER.replace("203.0.113.7", "203.0.113.8"))
     address = RunAddress(run_id=SIGNED.manifest.run_id, nodes=(other,))
     told = recall(JoinOptions(source=RunSource(bootstrap=address)), frozenset({"bootstrap"}), DataDirectory(directory))
-    assert told.options.source.bootstrap == address and told.fields == {"bootstrap": [str(other)]}
+    assert told.options.source.bootstrap == address and kept(told, directory) == {"bootstrap": [str(other)]}
+
+
+def test_recall__setting_is_changed_while_the_node_starts__stays_changed(directory: Path) -> None:
+    """A start takes as long as its downloads, and had written what it began with over it."""
+    written(directory, f'hours = "9-17"\nlisten = ["{LISTEN}"]\nthreads = 2\n')
+    training = TrainingOptions(threads=5)
+    told = recall(JoinOptions(source=RunSource(), training=training), frozenset({"threads"}), DataDirectory(directory))
+    written(directory, 'hours = "22-7"\nthreads = 2\n')
+    assert kept(told, directory) == {"hours": "22-7", "threads": 5}
 
 
 def test_recall__paths__are_kept_from_the_root_on(
@@ -109,9 +124,7 @@ def test_recall__paths__are_kept_from_the_root_on(
     wanted: dict[str, object] = {
         "model": str(tmp_path / "a model"), "data": str(tmp_path / "my data.jsonl"), "eval-data": "embedded:reviews",
     }  # fmt: skip
-    assert told.fields == wanted
-    write_node_file(DataDirectory(directory), told.fields)
-    assert read_node_file(DataDirectory(directory)) == wanted
+    assert kept(told, directory) == wanted
 
 
 def test_settings__secrets_and_what_concerns_one_start__are_not_remembered() -> None:
@@ -307,7 +320,7 @@ def test_recall__command_that_names_a_file_here__is_remembered_so_that_it_runs_f
     monkeypatch.chdir(tmp_path)
     for name in ("check.py", "words"):
         (tmp_path / name).touch()
-    for typed, kept in (
+    for typed, expected in (
         ("python3 -u check.py --of words", f"python3 -u {tmp_path}/check.py --of words"),
         ("./check.py 'a b'", f"{tmp_path}/check.py 'a b'"),
         ("check.py  no.py", "check.py  no.py"),
@@ -315,7 +328,7 @@ def test_recall__command_that_names_a_file_here__is_remembered_so_that_it_runs_f
     ):
         options = JoinOptions(source=RunSource(), training=TrainingOptions(private_reward=typed))
         recalled = recall(options, frozenset({"private-reward"}), DataDirectory(directory))
-        assert recalled.fields["private-reward"] == kept
+        assert recalled.settings["private-reward"].value == expected
 
 
 def test_model_of__copy_that_the_node_remembers__is_read_unless_another_is_typed_or_it_is_gone(

@@ -23,7 +23,6 @@ from sfnode.run import (
     RunAddress,
     find_data_directory,
     find_manifest,
-    node_toml,
     public_data,
     purpose_of,
     run_address,
@@ -129,7 +128,10 @@ def _check(options: JoinOptions) -> None:
 
 
 async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        numbers.append(signal.SIGHUP)  # the terminal was closed
+    with trio.open_signal_receiver(*numbers) as signals:
         async for number in signals:
             name = signal.Signals(number).name
             reporter.event("stopping", f"stopping on {name}: saying goodbye to the peers", signal=name)
@@ -157,7 +159,7 @@ async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
         life.begin()
-        node_toml.write_node_file(daemon.config.data_dir, recalled.fields)
+        recalled.keep(daemon.config.data_dir)
         _tell_started(daemon, addresses)
 
 
