@@ -277,6 +277,8 @@ export class Session {
     if (missing.length === 0 && hasCommon && !this.#explains(span, author, theirs)) {
       const { hashes } = yield ["PayloadsRequest", { span, author }];
       missing = this.#differingPayloads(own, theirs.valid, hashes);
+      const isVoidHere = theirs.valid.some((step) => own.get(step).isVoid);
+      if (missing.length === 0 && !this.isFailed && !isVoidHere) missing = theirs.valid; // two payloads with one hash
     }
     return missing.filter((step) => this.#ledger.roster.leaves(author, step) && step <= this.horizon);
   }

@@ -7,7 +7,9 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from protocol import limits
-from protocol.ledger.digest_buckets import bitmap_of, shard_of
+from protocol.crypto.keys import Signer
+from protocol.ledger.digest_buckets import bitmap_of, payload_hash, shard_of
+from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
 from protocol.sync.anti_entropy import answer
 from protocol.wire import (
@@ -27,6 +29,7 @@ from protocol.wire import (
     Statements,
 )
 from tests.support.ledgers import admit, claim, exclude, ledger_of, signer
+from tests.support.manifests import small_manifest
 from tests.vectors.asking_events import Asking
 from tests.vectors.ledger_cases import SPANS
 from tests.vectors.notation import Case, Document, document
@@ -35,7 +38,10 @@ from tests.vectors.sync_answers import INVITED
 
 _FEW = run({"rank": 1}, authors_max=2)
 _LARGE = run({"directions": 256, "local_steps": 4, "rank": 1, "epoch_steps": 4}, steps=256, authors_max=4)
-_RUNS = {"example": EXAMPLE, "spans": SPANS, "invite": INVITED, "few authors": _FEW, "large": _LARGE}
+_WIDE = small_manifest(steps=30, directions=8)
+_RUNS = {"example": EXAMPLE, "spans": SPANS, "invite": INVITED, "few authors": _FEW, "large": _LARGE, "wide": _WIDE}
+_AUTHOR = Signer(b"x0".ljust(32, b"."))
+_OF_ONE_HASH = [bytes.fromhex("0890318d5fa32f45"), bytes.fromhex("2ef0fe686cec0dcc")]  # found by 2^30 tries
 _OTHER = Head(root=bytes(32), state_digest=bytes(32), updates=9, step=9, work_distance=0)
 _D16 = b"\x05" * 16
 
@@ -110,6 +116,15 @@ def _payloads() -> Iterator[Case]:
     yield _compared(more, other).case("another payload in a slot, and more slots here", "example")
     void = [*mine, record(EXAMPLE, 1, 8, author=signer(1))]
     yield _compared(Asking(EXAMPLE, void), other).case("another payload in a slot that is void here", "example")
+    # Two payloads with one hash: whoever holds one would never ask for the other.
+    equal = [EnvelopeCodec(_WIDE).seal(_AUTHOR, 0, tuple(scalars)) for scalars in _OF_ONE_HASH]
+    assert payload_hash(equal[0].record) == payload_hash(equal[1].record) == bytes.fromhex("002621f3e76481a0")
+    later = [EnvelopeCodec(_WIDE).seal(_AUTHOR, step, (1,) * 8).record for step in (3, 4)]
+    there = ledger_of(_WIDE, [equal[1].record, *later])
+    void = EnvelopeCodec(_WIDE).seal(_AUTHOR, 4, (2,) * 8).record
+    for name, more in {"": [], ", and a void slot here": [void]}.items():
+        asker = _compared(Asking(_WIDE, [equal[0].record, *later, *more]), there)
+        yield asker.case(f"two payloads with one hash{name}", "wide")
     for name, length in {"none": 0, "one too few": 16, "one too many": 32, "half of one more": 28}.items():
         asker = Asking(EXAMPLE, mine).hear(_head(other)).hear_all(other, requests_max=3)
         assert isinstance(asker.asked, PayloadsRequest)

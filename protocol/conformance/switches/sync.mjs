@@ -167,6 +167,8 @@ const ASKING = [
     ["8.4.3 UNREQUESTED", "any number of authors in a span", "listed <= this.#run.manifest.authors_max", "true"],
     ["8.4.3 UNREQUESTED", "any number of statements", "listed <= 2 * this.#ledger.roster.statementsMax", "true"],
     ["8.4.4", "payloads are not compared", "missing.length === 0 && hasCommon && ", "false && "],
+    ["8.4.4", "equal hashes are equal payloads", "missing.length === 0 && !this.isFailed && !isVoidHere", "false"],
+    ["8.4.4", "equal hashes are pulled beside a void slot", " && !isVoidHere", ""],
     ["8.4.4", "payloads are compared whenever digests differ", "!this.#explains(span, author, theirs)", "true"],
     ["8.4.4", "hashes of any length", "hashes.length !== PAYLOAD_HASH_BYTES * steps.length", "false"],
     [
