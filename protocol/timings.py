@@ -27,6 +27,8 @@ STEP_WAIT_FACTOR = 2  # times the observed median pace, while fewer than half of
 STEP_GRACE_PART = 20  # of that pace, for the others: so that authors who are always late cost little
 ROUNDS_AHEAD_MAX = 8  # ahead of the median of the authors at work; a fast node must not spend its steps alone
 AT_WORK_INTERVALS = 8  # an author silent for longer than this many of its usual intervals has left
+MET_MS_MIN = 600_000  # an author silent for less still counts for the frontier, while most others are silent, too
+MET_MS_MAX = 3_600_000  # and one silent for longer than AT_WORK_INTERVALS of its intervals, up to this, does not
 ACTIVE_WINDOW_STEPS = 2  # no node waits for an author that is behind by more rounds than this
 
 # --- the end of a run -----------------------------------------------------------------------------------------

@@ -35,7 +35,10 @@ export class AffordableDirections {
     const tookMs = this.#tookMs;
     this.#tookMs = null;
     if (theirs.length === 0) this.chosen = directions;
-    else if (tookMs !== null) this.chosen = this.#fitting(lowerMedian(theirs), tookMs) * this.#method.shares;
+    else if (tookMs !== null) {
+      const own = Math.floor((tookMs * directions) / this.chosen);
+      this.chosen = this.#fitting(lowerMedian([...theirs, own]), tookMs) * this.#method.shares;
+    }
   }
 
   /** Blocks of the next round. */

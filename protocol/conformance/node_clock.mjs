@@ -13,6 +13,7 @@ export class StepClock {
   #steps;
   #staleness;
   #heardMs = new Map();
+  #metMs = new Map(); // heard, or found at work at the beginning
   #intervalMs = new Map();
   #paces = [];
   #doneMs = null; // when the step before was done
@@ -43,13 +44,21 @@ export class StepClock {
       this.#intervalMs.set(author, Math.floor((3 * smoothed + interval) / 4));
     }
     this.#heardMs.set(author, nowMs);
+    this.#metMs.set(author, nowMs);
     this.affordable.hear(author, scalars);
+  }
+
+  /** Once, when it has caught up: `told` is the lower median of the neighbours' Head.step. */
+  meet(highest, nowMs, told) {
+    const least = told - this.#limits.STEPS_AHEAD_MAX * this.#round;
+    for (const [author, step] of this.#others(highest)) if (step >= least) this.#metMs.set(author, nowMs);
   }
 
   /** Nothing is held any more of authors who are not in `highest`. */
   forgetOthers(highest) {
-    for (const author of [...this.#heardMs.keys()].filter((each) => !highest.has(each))) {
+    for (const author of [...this.#metMs.keys()].filter((each) => !highest.has(each))) {
       this.#heardMs.delete(author);
+      this.#metMs.delete(author);
       this.#intervalMs.delete(author);
       this.affordable.forget(author);
     }
@@ -79,34 +88,50 @@ export class StepClock {
     return step - (((step % this.#round) + this.#round) % this.#round);
   }
 
-  /** SPEC 9.1.3. */
-  frontier(highest, nowMs) {
+  /** Of those heard of lately; of all met, if some are, but not most. */
+  #recentSteps(highest, nowMs) {
     const heard = this.#heardSteps(highest, nowMs);
-    const steps = heard.length > 0 ? heard : this.#others(highest).map(([, step]) => step);
-    return steps.length > 0 ? this.#roundOf(lowerMedian(steps)) : 0;
+    const isMet = ([author]) => this.#metMs.has(author) && nowMs - this.#metMs.get(author) <= this.#metPatienceMs(author);
+    const met = this.#others(highest).filter(isMet).map(([, step]) => step);
+    return heard.length > 0 && 2 * heard.length <= met.length ? met : heard;
   }
 
-  /** The frontier of those heard of lately; where none was, the highest step of any other author, or -1. */
-  #furthest(highest, nowMs) {
-    const heard = this.#heardSteps(highest, nowMs);
-    if (heard.length > 0) return this.#roundOf(lowerMedian(heard));
+  #metPatienceMs(author) {
+    const wanted = this.#limits.AT_WORK_INTERVALS * (this.#intervalMs.get(author) ?? 0);
+    return clamp(wanted, this.#limits.MET_MS_MIN, this.#limits.MET_MS_MAX);
+  }
+
+  /** The lower median of these steps; without any, of all other authors'. */
+  #middle(steps, highest) {
+    const those = steps.length > 0 ? steps : this.#others(highest).map(([, step]) => step);
+    return those.length > 0 ? this.#roundOf(lowerMedian(those)) : 0;
+  }
+
+  /** The same; without any, the highest step of any other author, or -1. */
+  #furthest(steps, highest) {
+    if (steps.length > 0) return this.#roundOf(lowerMedian(steps));
     return Math.max(-1, ...this.#others(highest).map(([, step]) => this.#roundOf(step)));
+  }
+
+  /** SPEC 9.1.3. */
+  frontier(highest, nowMs) {
+    return this.#middle(this.#recentSteps(highest, nowMs), highest);
   }
 
   /** SPEC 7.3.3 of what is pushed: `told` is the lower median of the neighbours' Head.step. */
   horizon(highest, nowMs, told) {
     const ahead = this.#limits.STEPS_AHEAD_MAX * this.#round;
-    return Math.max(this.frontier(highest, nowMs), this.nextStep, told) + ahead;
+    return Math.max(this.#middle(this.#heardSteps(highest, nowMs), highest), this.nextStep, told) + ahead;
   }
 
   /** SPEC 7.3.3 of what answers a pull: `told` is the Head.step of that neighbour. */
   pulledHorizon(highest, nowMs, told) {
-    return this.horizon(highest, nowMs, Math.max(told, this.#furthest(highest, nowMs)));
+    return this.horizon(highest, nowMs, Math.max(told, this.#furthest(this.#heardSteps(highest, nowMs), highest)));
   }
 
   /** SPEC 9.1.5, of a node whose updates would not count. */
   isRunOver(highest, nowMs) {
-    return this.#furthest(highest, nowMs) >= this.#steps - this.#round;
+    return this.#furthest(this.#recentSteps(highest, nowMs), highest) >= this.#steps - this.#round;
   }
 
   /** The step to start now, or null. */
@@ -158,7 +183,7 @@ export class StepClock {
     const atWork = this.#others(highest).filter(isAtWork).map(([, step]) => step);
     if (atWork.length === 0) return hasCompany && this.#isExpecting(nowMs);
     this.#alone = null;
-    return this.nextStep > lowerMedian(atWork) + this.#limits.ROUNDS_AHEAD_MAX * this.#round;
+    return this.nextStep > lowerMedian([...atWork, this.nextStep]) + this.#limits.ROUNDS_AHEAD_MAX * this.#round;
   }
 
   /** The same while no author is at work, but one may be measuring its first step. */

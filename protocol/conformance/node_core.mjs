@@ -24,6 +24,7 @@ export class Node {
   #limits;
   #isWorkerFree = false;
   #isSwitchedOn = true;
+  #hasMet = false; // the authors who were at work before it came
   #estimating = null; // the step that the worker measures now
   #firstTickMs = null;
   #nowMs = 0;
@@ -56,6 +57,10 @@ export class Node {
     this.#nowMs = nowMs;
     const message = name === "MessageArrived" ? decodeMessage(details[1]) : null;
     this.#on[name](...details, message);
+    if (!this.#hasMet && (this.sync.isLive || this.snapshots.maySign())) {
+      this.#hasMet = true;
+      this.clock.meet(this.state.highest(), this.#nowMs, this.sync.stepTold);
+    }
     this.#startStepIfDue();
     const isHead = message?.name === "Head";
     if (isHead || name === "Ticked") this.#lookAtEnd(isHead);

@@ -48,13 +48,15 @@ class EndOfRun:
         self._told_ms = 0
         self._finished_ms: int | None = None
 
-    def look(self, *, has_work: bool, is_finished: bool, now_ms: int) -> None:
+    def look(self, *, has_work: bool, is_summed: bool, is_finished: bool, now_ms: int) -> None:
         """Update ``ending``.
 
-        ``has_work``: this node may still sign, or still has records to get or sum; ``is_finished``: no step is left.
+        ``has_work``: this node may still sign, or still has records to get; ``is_summed``: none waits to be summed;
+        ``is_finished``: no step is left.
         """
-        if has_work:  # the usual case, without the cost of a comparison
-            self.ending, self._finished_ms = Ending(), None
+        if has_work or not is_summed:  # the usual case, without the cost of a comparison
+            # Others can make a node sum again and again, so that does not begin the wait anew.
+            self.ending, self._finished_ms = Ending(), None if has_work else self._finished_ms
             return
         equal, differing, nearest = self._sync.agreement()
         awaited = len(self._clock.awaited(self._ledger.authors(), now_ms))

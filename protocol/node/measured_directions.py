@@ -58,7 +58,8 @@ class AffordableDirections:
         if not theirs:
             self.chosen = method.directions
         elif self.took_ms is not None and not self._is_looked_at:
-            self.chosen = self._fitting(median_low(theirs), self.took_ms) * method.shares
+            own = self.took_ms * method.directions // self.chosen  # one author alone must not be the median
+            self.chosen = self._fitting(median_low([*theirs, own]), self.took_ms) * method.shares
         self._is_looked_at = True
 
     def _fitting(self, pace_ms: int, took_ms: int) -> int:

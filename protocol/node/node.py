@@ -45,6 +45,7 @@ class Node:
         self.end = EndOfRun(replica.ledger, self.clock, self.sync, config)
         self.mismatch = Mismatch(replica)
         self.rejected: Counter[str] = Counter()
+        self._has_met = False  # the authors who were at work before it came
         self._flood = Flood(replica.ledger.codec.record_bytes)
         self.turn = Turn(replica, self.clock, self.sync)
         self.intake = Intake(self.turn, self._flood, self.mismatch)
@@ -87,6 +88,9 @@ class Node:
                 self._tick()
             case _:
                 assert_never(event)
+        if not self._has_met and (self.sync.is_live or self.snapshots.may_train()):
+            self._has_met = True
+            self.clock.meet(self.replica.ledger.authors(), self.sync.head_step, now_ms)
         own_steps.start_if_due()
         is_head = isinstance(event, events.MessageArrived) and isinstance(event.message, Head)
         if is_head or isinstance(event, events.Ticked):
@@ -189,9 +193,9 @@ class Node:
         is_finished, now_ms = self.own_steps.is_finished, self.turn.now_ms
         is_catching_up = self.sync.peers > 0 and not self.sync.is_live
         is_catching_up = is_catching_up and not (is_finished and self.own_steps.is_unanswered)
-        has_work = self.own_steps.is_left or is_catching_up or not self.replica.is_summed
-        if is_compared or has_work or is_finished:
-            self.end.look(has_work=has_work, is_finished=is_finished, now_ms=now_ms)
+        has_work, is_summed = self.own_steps.is_left or is_catching_up, self.replica.is_summed
+        if is_compared or has_work or is_finished or not is_summed:
+            self.end.look(has_work=has_work, is_summed=is_summed, is_finished=is_finished, now_ms=now_ms)
         if self.end.must_tell(now_ms):
             for peer in self.sync.open_peers():
                 self._send_head(peer)

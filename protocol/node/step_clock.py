@@ -10,7 +10,7 @@ from protocol.node.measured_directions import AffordableDirections
 from protocol.run import Manifest
 
 _PACES_KEPT = 16
-_HEARD_MS = 2 * timings.STEP_WAIT_MS_MAX  # an author silent for longer does not move the median
+_HEARD_MS = 2 * timings.STEP_WAIT_MS_MAX  # an author silent for longer does not move the median, if most are heard
 
 
 class StepClock:
@@ -22,6 +22,7 @@ class StepClock:
         self._staleness = manifest.staleness
         self._steps = manifest.steps
         self._heard_ms: dict[Author, int] = {}
+        self._met_ms: dict[Author, int] = {}  # when an author was heard last, or was found at work at the beginning
         self._interval_ms: dict[Author, int] = {}  # smoothed time between two updates of an author
         self._paces_ms: deque[int] = deque(maxlen=_PACES_KEPT)
         self._ready_since_ms: int | None = None
@@ -48,12 +49,21 @@ class StepClock:
         if author in self._heard_ms:
             interval_ms = now_ms - self._heard_ms[author]
             self._interval_ms[author] = (3 * self._interval_ms.get(author, interval_ms) + interval_ms) // 4
-        self._heard_ms[author] = now_ms
+        self._heard_ms[author] = self._met_ms[author] = now_ms
         self.affordable.hear(author, scalars)
+
+    def meet(self, highest: dict[Author, int], told: int, now_ms: int) -> None:
+        """Note who was at work before this node came: authors at most 64 rounds behind ``told``, the neighbours' step.
+
+        Without them, the first author that is heard would be the median.
+        """
+        least = told - limits.STEPS_AHEAD_MAX * self._round_steps
+        self._met_ms |= {author: now_ms for author, step in highest.items() if author != self._own and step >= least}
 
     def forget_others(self, authors: Container[Author]) -> None:
         """Forget all authors but these, because nothing is held of the others any more."""
         self._heard_ms = {author: heard_ms for author, heard_ms in self._heard_ms.items() if author in authors}
+        self._met_ms = {author: met_ms for author, met_ms in self._met_ms.items() if author in authors}
         self._interval_ms = {author: ms for author, ms in self._interval_ms.items() if author in authors}
         self.affordable.keep(authors)
 
@@ -71,40 +81,33 @@ class StepClock:
     def frontier(self, highest: dict[Author, int], now_ms: int) -> int:
         """Return the round of the lower median of the highest steps of the other authors heard within _HEARD_MS.
 
-        If there are none, of all other authors; without any, 0. It is the lower median because, of two others, the one
-        that runs ahead must not pull this node along.
+        If these are no more than half of those met within MET_MS_MIN, or some of their intervals, it is that of the
+        latter: an author who goes on while the others rest must not take them along. If there are none, it is that of
+        all other authors; without any, 0. It is the lower median because, of two others, the one that runs ahead must
+        not pull this node along.
         """
-        heard = self._heard_steps(highest, now_ms)
-        return self._round_of(heard or [step for author, step in highest.items() if author != self._own] or [0])
-
-    def furthest(self, highest: dict[Author, int], now_ms: int) -> int:
-        """Return the round of the lower median of the highest steps of the other authors heard within _HEARD_MS.
-
-        If there are none, of the highest step of any other author, because most may have left long ago. Negative when
-        there is no other author.
-        """
-        heard = self._heard_steps(highest, now_ms)
-        others = (step for author, step in highest.items() if author != self._own)
-        return self._round_of(heard or [max(others, default=-1)])
+        return self._round_of(self._recent_steps(highest, now_ms) or self._other_steps(highest) or [0])
 
     def horizon(self, highest: dict[Author, int], now_ms: int, neighbours: int, asked_step: int | None) -> int:
         """Return the last step acceptable now (SPEC 7.3.3 gives the reasons).
 
         ``neighbours``: lower median of the neighbours' frontiers. It bounds pushed records, so that one liar does not
         move the bound. ``asked_step``: frontier of the one neighbour that a session asks, None for pushed records. It
-        replaces ``neighbours``, or :meth:`furthest` does if that is higher.
+        replaces ``neighbours``, or the median of those heard of lately does; of none, the highest step of any author.
         """
+        heard, others = self._heard_steps(highest, now_ms), self._other_steps(highest)
         if asked_step is not None:
-            neighbours = max(asked_step, self.furthest(highest, now_ms))
+            neighbours = max(asked_step, self._round_of(heard or [max(others, default=-1)]))
         ahead = limits.STEPS_AHEAD_MAX * self._round_steps
-        return max(self.frontier(highest, now_ms), self.next_step, neighbours) + ahead
+        return max(self._round_of(heard or others or [0]), self.next_step, neighbours) + ahead
 
     def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
-        """Return whether most authors heard of within _HEARD_MS, or any once all are silent, did the last round.
+        """Return whether most authors at work (as for `frontier`), or any once all are silent, did the last round.
 
         This is for a node that contributes nothing itself. By the lower median, one author alone cannot end the run.
         """
-        return self.furthest(highest, now_ms) >= self._steps - self._round_steps
+        steps = self._recent_steps(highest, now_ms) or [max(self._other_steps(highest), default=-1)]
+        return self._round_of(steps) >= self._steps - self._round_steps
 
     def awaited(self, highest: dict[Author, int], now_ms: int) -> list[Author]:
         """Return the authors heard of within END_INTERVALS of their intervals whose last round is not held."""
@@ -123,6 +126,18 @@ class StepClock:
         """Return the first step of the round in which the lower median of ``steps`` lies."""
         middle = median_low(steps)
         return middle - middle % self._round_steps
+
+    def _other_steps(self, highest: dict[Author, int]) -> list[int]:
+        return [step for author, step in highest.items() if author != self._own]
+
+    def _recent_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
+        """Return the highest steps of the other authors heard of lately; of all met, if some are, but not most."""
+        heard, met = self._heard_steps(highest, now_ms), []
+        for author, met_ms in self._met_ms.items():
+            wanted_ms = timings.AT_WORK_INTERVALS * self._interval_ms.get(author, 0)
+            if now_ms - met_ms <= max(timings.MET_MS_MIN, min(timings.MET_MS_MAX, wanted_ms)) and author in highest:
+                met.append(highest[author])
+        return met if heard and 2 * len(heard) <= len(met) else heard
 
     def _heard_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
         """Return the highest steps of the other authors heard of within _HEARD_MS."""
@@ -199,7 +214,7 @@ class StepClock:
         ahead = self._round_steps * timings.ROUNDS_AHEAD_MAX
         if at_work:
             self._alone = None
-            return self.next_step > median_low(at_work) + ahead
+            return self.next_step > median_low([*at_work, self.next_step]) + ahead
         if not has_company:
             return False
         self._alone = self._alone or (now_ms, self.next_step)

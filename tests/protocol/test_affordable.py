@@ -48,7 +48,8 @@ def chosen(own_ms: int, *others: tuple[int, int]) -> int:
         (999, [(1_000, ALL)], ALL),
         (1_000, [(1_000, 4)], ALL),  # with all of them it would take the other four times as long
         (16_001, [(1_000, 4)], 3),
-        (8_000, [(1_000, ALL), (8_000, ALL)], 2),
+        (8_000, [(1_000, ALL), (8_000, ALL)], ALL),  # the fast one is alone
+        (8_000, [(1_000, ALL), (1_000, ALL), (8_000, ALL)], 2),
         (8_001, [(1_000, ALL), (8_000, ALL), (9_000, ALL)], ALL),
         (0, [(0, ALL)], ALL),
         (10, [(0, ALL)], 1),
@@ -152,7 +153,8 @@ def test_slow_machine__among_quick_ones__measures_its_part_of_every_round() -> N
     assert {directions for each in quick for directions in each.measured} == {ALL}
     assert slow.measured[0] == ALL
     assert all(3 <= directions <= 5 for directions in slow.measured[2:])
-    assert len(slow.measured) > 0.9 * len(quick[0].measured)
+    # Its pace is the median of all five, so that no one author sets it: with the four others alone this was 0.95.
+    assert len(slow.measured) > 0.88 * len(quick[0].measured)
 
 
 def test_machine__much_slower_than_a_block__still_measures_one() -> None:

@@ -41,7 +41,7 @@ class BothClocks:
             D=DIRECTIONS, shares=SHARES, M=DIRECTIONS, is_dense=False, took=None, late=False, measured={}
         )
         self.node.__dict__.update(
-            highest={}, heard={}, interval={}, paces=[], ready=None, started=None, half=None, alone=None
+            highest={}, heard={}, met={}, interval={}, paces=[], ready=None, started=None, half=None, alone=None
         )
         self.is_measuring = False
         self.now_ms = 0
@@ -55,9 +55,13 @@ class BothClocks:
 
     def forget(self, author: Author) -> None:
         """Nothing is held of the author any more."""
-        for held in (self.node.highest, self.node.heard, self.node.interval, self.node.measured):
+        for held in (self.node.highest, self.node.heard, self.node.met, self.node.interval, self.node.measured):
             held.pop(author, None)
         self.clock.forget_others(self.node.highest)
+
+    def meet(self, heads: list[int]) -> None:
+        self.clock.meet(self.node.highest, median_low(heads) if heads else -1, self.now_ms)
+        CLOCK.meet(self.node, self.now_ms, heads)
 
     def go_on(self, *, is_measured: bool, has_company: bool) -> None:
         """Finish the step that is measured, or try to start one."""
@@ -107,8 +111,10 @@ def starts_of_a_history(chance: random.Random, events: int) -> Counter[int]:
     pause_ms, is_slow = 10 ** chance.randrange(1, 6), chance.random() < 0.25
     for author in (OWN, *authors) if chance.random() < 0.5 else ():  # after a restart
         both.hold(author, chance.randrange(10, 30, ROUND), scalars=round_of(chance), is_heard=chance.random() < 0.5)
+    if chance.random() < 0.5:
+        both.meet([chance.randrange(200)] * chance.randrange(2))
     for _ in range(events):
-        both.now_ms += chance.randrange(pause_ms if chance.random() < 0.98 else 70_000)
+        both.now_ms += chance.randrange(pause_ms if chance.random() < 0.98 else chance.choice((70_000, 700_000)))
         author = chance.choice(authors)
         ahead = chance.choice((-3, -2, -1, 0, 0, 1, 12)) * ROUND
         step = max(both.node.highest.get(author, -ROUND) + ROUND, 0 if is_slow else both.node.t + ahead)

@@ -65,9 +65,9 @@ def _told(name: str, *took_ms: int, measured: int = _DIRECTIONS) -> Story:
 
 
 def _of_several() -> Story:
-    """Intervals of 1, 2, 3 and 9 seconds, the third by half of the directions: 1, 2, 6, 9; the lower median is 2."""
-    told = Story("of several authors: the lower median of what all directions take them", SLICED).tick(0).join(5, X)
-    told.same(6, X).worker_ready(10)
+    """Intervals of 1, 2, 3 and 9 seconds, the third by half of the directions: 1, 2, 6, 9; with its own 10: 6."""
+    told = Story("of several authors and itself: the lower median of what all directions take them", SLICED)
+    told.tick(0).join(5, X).same(6, X).worker_ready(10)
     told.push(10, X, *(_update(author, 0, 4 if author == 3 else 8) for author in (1, 2, 3, 4)))
     for author, interval_ms in ((1, 1_000), (2, 2_000), (3, 3_000), (4, 9_000)):
         told.push(10 + interval_ms, X, _update(author, 2, 4 if author == 3 else 8))

@@ -98,6 +98,7 @@ def _waiting() -> Iterator[Story]:
     yield _quick_ones()
     yield _slow_ones()
     yield _majority_leaves()
+    yield _slow_one()
 
     told = Story(
         "in rounds of four steps all of this counts in rounds", ROUNDS, held=[seal(ROUNDS, 1, 4)], reserved_step=12
@@ -198,6 +199,13 @@ def _majority_leaves() -> Story:
     return told.worker_ready(3_100).ticks(3_150, 9_000, 11_000, 11_001)
 
 
+def _slow_one() -> Story:
+    held = [*(own(step) for step in range(20)), seal(EXAMPLE, 1, 18), seal(EXAMPLE, 2, 3)]
+    told = Story("of three at work one is slow: the two others go on", EXAMPLE, held=held, reserved_step=19)
+    told.tick(0).join(0, X).same(5, X).push(1_000, X, seal(EXAMPLE, 1, 19), seal(EXAMPLE, 2, 4))
+    return told.worker_ready(1_100).ticks(1_150)
+
+
 # --- 9.1.3, 9.1.5: where it goes on, and where it ends
 
 
@@ -212,32 +220,30 @@ def _jumping() -> Iterator[Story]:
     yield told.worker_ready(200)
 
     held = [seal(EXAMPLE, 1, 3), seal(EXAMPLE, 2, 3), seal(EXAMPLE, 3, 3)]
-    told = Story(
-        "silent for a minute: those who are do not move the frontier while another is heard",
-        EXAMPLE,
-        held=held,
-        is_training=False,
-    )
-    told.tick(0).join(10, X).same(20, X).push(1_000, X, seal(EXAMPLE, 4, 30))
-    yield told.tick(3_000).tick(61_000).tick(61_001).tick(63_100)
+    told = Story("one goes on while most are silent: moves the frontier after ten minutes", EXAMPLE, held=held)
+    told.tick(0).join(10, X).same(20, X).push(1_000, X, seal(EXAMPLE, 4, 30)).tick(3_000)
+    told.push(595_000, X, seal(EXAMPLE, 4, 31)).ticks(600_020, 602_100)
+    yield told.ticks(655_000, 657_100)  # then nobody has been heard for a minute: all count
 
-    told = Story(
-        "old steps of an author raise nothing: it is not heard of",
-        EXAMPLE,
-        held=[seal(EXAMPLE, 1, 3)],
-        is_training=False,
-    )
-    told.tick(0).join(10, X).same(20, X).push(100, X, seal(EXAMPLE, 2, 12)).push(200, X, seal(EXAMPLE, 1, 1))
-    yield told.tick(2_500)
+    held = [seal(EXAMPLE, 1, 3)]
+    told = Story("old steps of an author raise nothing: it is not heard of", EXAMPLE, held=held, is_training=False)
+    told.tick(0).join(10, X).same(20, X)
+    told.push(100, X, seal(EXAMPLE, 2, 12), seal(EXAMPLE, 3, 20), seal(EXAMPLE, 4, 30))
+    yield told.push(200, X, seal(EXAMPLE, 1, 1)).tick(2_500)
 
     told = Story(
         "caught up in the past: authors below the frontier are not heard of before it is live",
         EXAMPLE,
         is_training=False,
     )
-    full = ledger_of(EXAMPLE, [seal(EXAMPLE, 1, 4), seal(EXAMPLE, 2, 6), seal(EXAMPLE, 3, 2)])
-    told.tick(0).join(10, X).push(20, X, seal(EXAMPLE, 2, 6)).catch_up(30, X, full)
-    yield told.tick(2_100)
+    first = [seal(EXAMPLE, 2, 6), seal(EXAMPLE, 3, 7), seal(EXAMPLE, 4, 8)]
+    told.tick(0).join(10, X).push(20, X, *first)
+    yield told.catch_up(30, X, ledger_of(EXAMPLE, [seal(EXAMPLE, 1, 4), *first])).tick(2_100)
+
+    told = Story("a newcomer hears one far ahead before the others: meets all, and does not follow it", EXAMPLE)
+    full = [seal(EXAMPLE, author, step) for author, step in ((1, 4), (2, 6), (3, 5), (4, 5), (5, 30))]
+    told.tick(0).join(10, X).worker_ready(15).push(20, X, full[-1])
+    yield told.catch_up(30, X, ledger_of(EXAMPLE, full)).tick(2_100)
 
     told = Story("a relay has finished when it is live and most have done the last round", SHORT, is_training=False)
     told.tick(0).join(10, X).push(20, X, seal(SHORT, 1, 2), seal(SHORT, 2, 1)).same(30, X)
