@@ -149,7 +149,7 @@ export class StepClock {
       this.#paces = [...this.#paces, this.#halfMs - this.#startedMs].slice(-PACES_KEPT);
     }
     [this.#startedMs, this.#halfMs] = [nowMs, null];
-    const known = active.filter(([author]) => this.#intervalMs.has(author));
+    const known = active.filter(([author, step]) => this.#intervalMs.has(author) && this.#isCredible(step));
     this.affordable.choose(known.map(([author]) => [author, this.#intervalMs.get(author)])); // SPEC 9.1.6
     return this.nextStep;
   }
@@ -176,10 +176,15 @@ export class StepClock {
     return Math.floor(pace / this.#limits.STEP_GRACE_PART);
   }
 
+  /** Whether an author of this highest step counts: one that is further signs ahead of time. */
+  #isCredible(step) {
+    return step <= this.nextStep + this.#limits.ROUNDS_AHEAD_MAX * this.#round;
+  }
+
   /** SPEC 9.1.4. */
   #isFarAhead(highest, nowMs, hasCompany) {
-    const isAtWork = ([author]) =>
-      this.#heardMs.has(author) && nowMs - this.#heardMs.get(author) <= this.#patienceMs(author);
+    const isAtWork = ([author, step]) =>
+      this.#isCredible(step) && this.#heardMs.has(author) && nowMs - this.#heardMs.get(author) <= this.#patienceMs(author);
     const atWork = this.#others(highest).filter(isAtWork).map(([, step]) => step);
     if (atWork.length === 0) return hasCompany && this.#isExpecting(nowMs);
     this.#alone = null;

@@ -177,7 +177,7 @@ class StepClock:
         if self._half_ms is not None and self._started_ms is not None:
             self._paces_ms.append(self._half_ms - self._started_ms)
         self._started_ms, self._half_ms = now_ms, None
-        self.affordable.choose(self._interval_ms, active)
+        self.affordable.choose(self._interval_ms, [each for each in active if highest[each] <= self._furthest_honest])
         return self.next_step
 
     def rest_ms(self, now_ms: int) -> int:
@@ -197,6 +197,11 @@ class StepClock:
         pace_ms = median(self._paces_ms) if self._paces_ms else timings.STEP_WAIT_MS_START
         return int(pace_ms / timings.STEP_GRACE_PART)
 
+    @property
+    def _furthest_honest(self) -> int:
+        """Return the highest step of authors who count: others signed theirs ahead of time, and have no pace."""
+        return self.next_step + self._round_steps * timings.ROUNDS_AHEAD_MAX
+
     def _is_far_ahead(self, highest: dict[Author, int], now_ms: int, has_company: bool) -> bool:
         """Return whether this node would run away from a slower majority that is at work (SPEC 9.1.4).
 
@@ -209,7 +214,8 @@ class StepClock:
             if author in self._interval_ms:
                 wanted_ms = timings.AT_WORK_INTERVALS * self._interval_ms[author]
                 patience_ms = max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, wanted_ms))
-            if author in highest and author != self._own and now_ms - heard_ms <= patience_ms:
+            is_honest = author != self._own and highest.get(author, self._steps) <= self._furthest_honest
+            if is_honest and now_ms - heard_ms <= patience_ms:
                 at_work.append(highest[author])
         ahead = self._round_steps * timings.ROUNDS_AHEAD_MAX
         if at_work:

@@ -80,8 +80,6 @@ class Daemon:
             self.reporter.event("replayed", text, updates=replica.ledger.updates, seconds=round(seconds, 3))
         if store.has_lost_records:
             step, path = store.reserved_step, self.config.data_dir.ledger_file
-            text = (
-                f"{path} may have lost updates that this node has signed: it signs only steps after {step} now. "
-            )
+            text = f"{path} may have lost updates that this node has signed: it signs only steps after {step} now. "
             self.reporter.event("records_lost", f"{text}Other nodes give it the earlier ones", step=step)
         return replica
