@@ -149,8 +149,9 @@ class LocalModel:
         if texts.is_reward:
             texts = replace(texts, template=chat_prompt(self.tokenizer, texts.template, given.reward.is_chat))
         spec = texts.spec(task.objective, max_tokens=tokens, batch_rows=given.rows)
-        draft = RunDraft(given, self._owner, spec, self._spec, trainable_tensors(self.shared.model))
-        return finish_run(draft, self.shared, self._read(spec, self._spec, rows, None))[0]
+        with self.shared.lock:
+            draft = RunDraft(given, self._owner, spec, self._spec, trainable_tensors(self.shared.model))
+            return finish_run(draft, self.shared, self._read(spec, self._spec, rows, None))[0]
 
     def learner(
         self,

@@ -108,7 +108,8 @@ class Estimator:
         self._dense_sum = np.zeros(self._layout.size if manifest.method.is_dense else 0, dtype=np.int64)
         self._fold: FoldedWeights | None = None
         self._fold_key = b""
-        attach(shared.model, manifest.tensors, shared.pass_context, is_dense=manifest.method.is_dense)
+        with shared.lock:
+            attach(shared.model, manifest.tensors, shared.pass_context, is_dense=manifest.method.is_dense)
 
     def set_coefficients(self, epoch: int, flat: Int64Array) -> None:
         """Replace the coefficients of ``epoch``, int64[layout.size]."""
@@ -142,13 +143,14 @@ class Estimator:
             raise OperatorError("this node has no training data: give --data, or join without training")
         if method.is_dense:
             measure = DenseMeasure(self._shared, self._bases, self.data, self._live(step))
-            return measure.message(self._batch(seed, step, measured.directions), seed, self._noise)
+            with self._shared.lock:
+                return measure.message(self._batch(seed, step, measured.directions), seed, self._noise)
         epoch = step // method.epoch_steps
         live = self._live(epoch)
         scalars: list[int] = []
         losses: list[float] = []
         spent = 0
-        with self._shared.switch.using(self._closed_weights(epoch)):
+        with self._shared.lock, self._shared.switch.using(self._closed_weights(epoch)):
             for local_step in range(method.local_steps):
                 factors = subspace.direction_factors(self.manifest, seed, local_step).first(measured.directions)
                 rows = self._rows(seed, local_step, measured)
@@ -191,13 +193,14 @@ class Estimator:
             self.data.judge if callable(own) else own,  # objects may have no hash
         )
         known = self._shared.evaluations
-        if key not in known:
-            with self._shared.switch.using(self._folded(self._epochs)):
-                known[key] = self._evaluate(examples, on_progress)
-        known.move_to_end(key)
-        while len(known) > EVALUATIONS_KEPT:
-            known.popitem(last=False)
-        return known[key]
+        with self._shared.lock:
+            if key not in known:
+                with self._shared.switch.using(self._folded(self._epochs)):
+                    known[key] = self._evaluate(examples, on_progress)
+            known.move_to_end(key)
+            while len(known) > EVALUATIONS_KEPT:
+                known.popitem(last=False)
+            return known[key]
 
     def _evaluate(self, examples: Sequence[Example], on_progress: Progress) -> Evaluated:
         if self.data.judge is not None:

@@ -1,5 +1,6 @@
 """Hold a base model in memory with what all its sessions share: bases, folded weights, evaluations, scores."""
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,10 +28,15 @@ class FoldedWeights(dict[str, Weight]):
 
 
 class SharedModel:
-    """Holds a base model and what its sessions share. Runs one forward pass at a time."""
+    """Holds a base model and what its sessions share. Runs one forward pass at a time.
+
+    Attributes:
+        lock: held while the layers carry terms, hooks or other weights: a pass of another thread would take them.
+    """
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
+        self.lock = threading.RLock()  # a reward of one's own may evaluate within a measurement
         self.pass_context = perturbed.PassContext()
         self.switch = WeightSwitch(model)
         rows_min = wide_products.rows_to_widen(model.dtype, model.device.type, torch.get_num_threads())

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +25,7 @@ from sfnode.api.runs import LocalAuthor
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.task_options import TaskOptions
+from sfnode.training.model import layer_probe
 from tests.support.cli_calls import call
 from tests.support.tiny_models import WORDS, tiny_llama, tiny_tokenizer
 
@@ -172,3 +178,26 @@ def test_learner__of_a_loaded_model__ends_answers_where_the_models_files_say(tmp
     rule = RewardOptions(rule_text="contains:good", samples=2, answer_tokens=2)
     judge = loaded.learner(loaded.make_run(ROWS, PROMPT, rule), ROWS).data.judge
     assert judge is not None and 77 in judge.stops  # as the worker of a node does
+
+
+def test_learners__of_one_model_in_threads__measure_what_they_do_one_after_another(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layers took the terms of another thread's pass: silently wrong numbers, or errors that blamed the model."""
+    runs = [model.make_run(rows, TASK, steps=3) for rows in (ROWS[:31], ROWS)]
+    learners = [model.learner(run, ROWS, ROWS[:8]) for run in runs * 2]
+    work = [partial(each.estimate, seed, 0) for seed, each in enumerate(learners)] + [learners[0].evaluate]
+    expected = [measure() for measure in work]
+    monkeypatch.setattr(model.shared, "evaluations", OrderedDict())
+    forward = layer_probe.hidden_states
+
+    def slow(*given: Any) -> torch.Tensor:
+        time.sleep(0.002)  # others have their turn while the layers carry this pass's terms
+        return forward(*given)
+
+    monkeypatch.setattr(layer_probe, "hidden_states", slow)
+    with ThreadPoolExecutor(5) as threads:
+        running = [threads.submit(measure) for measure in work]
+        made = threads.submit(model.make_run, ROWS, TASK, steps=3)
+        assert [each.result() for each in running] == expected
+    assert made.result().basis == runs[1].basis
