@@ -15,7 +15,7 @@ from protocol.state import Replica
 from sfnode.network import Readiness, policy, unknown_bytes
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
-from sfnode.run import JoinOptions, RunSource, find_manifest, run_address
+from sfnode.run import JoinOptions, find_manifest, run_address
 from sfnode.storage import DataDirectory
 
 _EVENTS_MAX = 1_024  # that wait to be read; the newest are dropped beyond
@@ -86,7 +86,7 @@ async def join(
     OperatorError: before the block, an option, a file or a key does not fit. What ends the node later leaves the block
     in an ExceptionGroup, as all errors of trio's tasks do.
     """
-    chosen = _chosen(options or JoinOptions(source=RunSource()), run, folder, listen)
+    chosen = _chosen(options or JoinOptions(), run, folder, listen)
     if data is not None:
         chosen = replace(chosen, training=replace(chosen.training, data=data))
     chosen = replace(chosen, is_relay=is_relay or chosen.is_relay)

@@ -17,7 +17,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli.join_options import join_options
 from sfnode.cli.options import address_words
-from sfnode.run import FieldValue, JoinOptions, RunSource, find_model, node_toml, run_address, values_of, with_values
+from sfnode.run import FieldValue, JoinOptions, find_model, node_toml, run_address, values_of, with_values
 from sfnode.storage import DataDirectory, disk, example_files, pasteable
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
@@ -112,7 +112,7 @@ def typed_options(context: click.Context) -> tuple[JoinOptions, frozenset[str]]:
     if BOOTSTRAP in typed:
         typed[BOOTSTRAP] = tuple(address_words(typed[BOOTSTRAP]))
     values = {_field(key): _understood(key, value) for key, value in typed.items()}
-    return with_values(JoinOptions(source=RunSource()), values), given
+    return with_values(JoinOptions(), values), given
 
 
 def _field(key: str) -> str:

@@ -215,7 +215,7 @@ class JoinOptions:
         metrics: HOST:PORT for Prometheus; None: nowhere.
     """
 
-    source: RunSource
+    source: RunSource = field(default_factory=RunSource)
     invite: str | None = given(
         None,
         "Use the invitation to the run in this file, or - for one from standard input, where the string to join "

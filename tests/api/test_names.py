@@ -37,6 +37,22 @@ def test_names__classes_and_functions__have_docstrings_and_a_place_in_the_refere
     assert [name for name, each in made.items() if callable(each) and not each.__doc__] == []
 
 
+def test_reference__names_it_shows__come_from_sfnode_and_those_of_the_core_from_protocol() -> None:
+    ours, core = (REPOSITORY / "docs" / "reference" / "api.md").read_text("utf-8").split("## The core")
+    shown = r"::: (\S+)\n.*\n +members: \[(.*)\]"
+    missing = {name for _, names in re.findall(shown, ours) for name in names.split(", ")} - set(TYPED)
+    assert missing == set()
+    for module, names in re.findall(shown, core):
+        assert all(hasattr(import_module(module), name) for name in names.split(", "))
+
+
+def test_names__parameters_of_the_api__can_be_given_without_names_of_other_modules() -> None:
+    assert sfnode.VirtualWorld(link=sfnode.VirtualLink()).link == sfnode.VirtualWorld().link
+    assert sfnode.NoiseConfig(multiplier=1.0).epsilon_max is None
+    assert sfnode.JoinOptions().source.run_file is None
+    assert issubclass(sfnode.StateMismatchError, sfnode.SfnodeError)
+
+
 def test_names__unknown_one__is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         sfnode.simulat  # type: ignore[attr-defined]  # noqa: B018
