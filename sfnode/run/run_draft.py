@@ -95,7 +95,7 @@ class RunOptions:
             return self.reward.batch_rows(self.batch_rows)
         if unfit := [name for name, value in self.reward.others.items() if value is not None]:
             raise OperatorError(f"{unfit[0]}: is for runs with --reward, such as exact:{{answer}}: add that")
-        rows, number = self.batch_rows or _ROWS, self.method.directions
+        rows, number = _ROWS if self.batch_rows is None else self.batch_rows, self.method.directions
         if rows > DIRECTIONS_MAX and self.wants_basis and (self.method.core is CoreKind.DENSE or rows % number):
             raise OperatorError(
                 f"--batch-rows {rows}: a dense core takes at most {DIRECTIONS_MAX} rows: give as many or fewer. "
@@ -117,7 +117,9 @@ class RunOptions:
         return is_free and has_data and self.method.core in (None, CoreKind.DENSE)
 
     def checked_settings(self) -> dict[str, object]:
-        """Return the fields in the file of settings. OperatorError: it cannot be read, or the rate is impossible."""
+        """Return the fields in the file of settings. OperatorError: it cannot be read, or wrong rate or bits."""
+        if (bits := self.method.bits) not in (None, 2, 4, 8):  # as only a program can give
+            raise OperatorError(f"--bits {bits}: give 2, 4 or 8")
         if (rate := self.method.learning_rate) is not None:
             most = manifest_builder.DENSE_RATE_MAX if self.wants_basis else manifest_builder.RATE_MAX
             manifest_builder.checked_rate(rate, most)

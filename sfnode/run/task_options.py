@@ -81,8 +81,10 @@ def reward_texts(options: TaskOptions, reward: RewardOptions) -> TaskTexts:
 def _typed(text: str) -> str:
     """Return a text with a line break for each ``\\n``, as people type it in a shell; ``\\\\n`` stays ``\\n``.
 
-    OperatorError: it is longer than a manifest allows, or was typed in another encoding.
+    OperatorError: it is no text, longer than a manifest allows, or was typed in another encoding.
     """
+    if not isinstance(text, str):
+        raise OperatorError(f"{text!r}: give one text, such as ' no, yes' for label words")
     if len(text) > _TEXT_MAX:
         raise OperatorError(f"{text[:60]!r}...: {len(text):,} characters; a run's text may have at most {_TEXT_MAX:,}")
     try:
@@ -95,6 +97,8 @@ def _typed(text: str) -> str:
 def task_texts(options: TaskOptions) -> TaskTexts:
     """Return the given texts, else those of the built-in task. OperatorError if they make no task."""
     known = BUILTIN_TASKS.get(options.task or "")
+    if options.task and known is None:
+        raise OperatorError(f"--task {options.task!r}: is none of {', '.join(sorted(BUILTIN_TASKS))}")
     completion = _typed(options.completion) if options.completion is not None else known.completion if known else ""
     template = _typed(options.template) if options.template is not None else known.template if known else None
     given = tuple(word.rstrip() for word in _typed(options.labels).split(",")) if options.labels else None

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -107,6 +107,22 @@ def test_make_run__dense_core_that_cannot_be__is_refused_in_words(model: LocalMo
         model.make_run(ROWS[:31], TASK, method=MethodOptions(learning_rate=5.0))
     with pytest.raises(OperatorError, match="32 prompts or more"):
         model.make_run(ROWS[:31], PROMPT, RewardOptions(rule_text="contains:good"))
+
+
+UNFIT: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"method": MethodOptions(bits=cast(Any, 3))}, "--bits 3: give 2, 4 or 8"),
+    ({"batch_rows": 0}, r"--batch-rows 0"),
+    ({"task": replace(TASK, labels=cast(Any, ["bad", "good"]))}, r"\['bad', 'good'\]: give one text"),
+    ({"task": TaskOptions(task="nope")}, "--task 'nope': is none of .*, sst2, "),
+)
+
+
+@pytest.mark.parametrize(("changes", "text"), UNFIT)
+def test_make_run__value_that_no_command_would_take__is_refused_in_words(
+    model: LocalModel, changes: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(OperatorError, match=text):
+        model.make_run(ROWS, **{"task": TASK, **changes})
 
 
 def test_learner__row_that_does_not_fit__is_named(model: LocalModel) -> None:
