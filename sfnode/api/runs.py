@@ -5,7 +5,7 @@ No torch, no trio.
 
 import secrets
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -17,7 +17,7 @@ from protocol.ledger import Envelope
 from protocol.run import Manifest, SignedManifest
 from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases
-from sfnode.storage import AtStep, DataDirectory, Store, decode_run_file, disk, merge_ledger, stored_basis
+from sfnode.storage import AtStep, DataDirectory, Store, decode_run_file, disk, evaluations, merge_ledger, stored_basis
 from sfnode.worker_protocol import Estimated, Evaluated
 
 
@@ -57,8 +57,7 @@ class LocalRun:
 
         ``at_step``: as for `state`. A node may be running there. Raises OperatorError, StorageDamagedError.
         """
-        last = self._stored.evaluations.step_at(at_step)
-        with self._stored.replayed(self.manifest) as replica:
+        with self._replayed(at_step) as (replica, _, last):
             envelopes = replica.ledger.slots.envelopes()
             yield from envelopes if last is None else takewhile(lambda each: each.step < last, envelopes)
 
@@ -69,14 +68,22 @@ class LocalRun:
 
         Raises OperatorError (a step that no update here has reached, too), StorageDamagedError.
         """
+        with self._replayed(at_step) as (replica, made, last):
+            coefficients = replica.coefficients() if last is None else replica.coefficients_at(last)
+            return StoredState(coefficients=coefficients, steps=made if last is None else min(last, made))
+
+    @contextmanager
+    def _replayed(self, at_step: AtStep | None) -> Iterator[tuple[Replica, int, int | None]]:
+        """Replay the ledger; yield it, its number of steps, and that of ``at_step``. OperatorError: no such step."""
         last = self._stored.evaluations.step_at(at_step)
+        if last is not None and (isinstance(last, bool) or not hasattr(last, "__index__")):
+            raise OperatorError(f"step {last!r}: give a whole number, or {evaluations.BEST_STEP!r}")
         with self._stored.replayed(self.manifest) as replica:
             local_steps = self.manifest.method.local_steps  # of a round, which its first step names
             made = max(replica.ledger.authors().values(), default=-local_steps) + local_steps
-            if isinstance(at_step, int) and not 0 <= at_step <= made:
-                raise OperatorError(f"{self._stored.path} has updates of {made:,} steps, and not yet of {at_step:,}")
-            coefficients = replica.coefficients() if last is None else replica.coefficients_at(last)
-            return StoredState(coefficients=coefficients, steps=made if last is None else min(last, made))
+            if last is not None and at_step != evaluations.BEST_STEP and not 0 <= last <= made:
+                raise OperatorError(f"{self._stored.path} has updates of {made:,} steps, and not yet of {last:,}")
+            yield replica, made, last
 
     @property
     def _stored(self) -> DataDirectory:
@@ -103,8 +110,10 @@ def save_run(run: LocalRun, replica: Replica, folder: str | Path) -> LocalRun:
     """Write a run with all that ``replica`` holds as a node's data directory, and return it opened.
 
     Every command that reads one takes it: `sfnode eval`, `export`, `log`. What it holds already stays, and is not
-    written again. OperatorError: it holds another run.
+    written again. OperatorError: it or ``replica`` holds another run.
     """
+    if (found := replica.manifest.run_id) != run.manifest.run_id:
+        raise OperatorError(f"the replica is of run {found.hex()}, and not of {run.manifest.run_id.hex()}")
     directory = DataDirectory(Path(folder).expanduser())
     with closing(Store(directory, run.signed)) as store:
         if run.basis is not None:
@@ -133,6 +142,13 @@ class Learner(Protocol):
         """Return the model's quality on the first ``rows_max`` held-out rows (0: all)."""
 
 
+def check_learner(run: LocalRun, learner: Learner) -> None:
+    """Raise OperatorError where ``learner`` has the manifest of another run; one of one's own may have none."""
+    measured: Manifest = getattr(learner, "manifest", run.manifest)
+    if (found := measured.run_id) != run.manifest.run_id:
+        raise OperatorError(f"the learner measures for run {found.hex()}, and not for {run.manifest.run_id.hex()}")
+
+
 class LocalAuthor:
     """Measures, signs and applies updates of a run by hand, as a node does them by itself.
 
@@ -142,7 +158,11 @@ class LocalAuthor:
     """
 
     def __init__(self, run: LocalRun, learner: Learner, signer: Signer | None = None) -> None:
-        """Take a run and what measures; ``signer``: the author's key, None: a fresh one."""
+        """Take a run and what measures; ``signer``: the author's key, None: a fresh one.
+
+        OperatorError: the learner measures for another run.
+        """
+        check_learner(run, learner)
         self.replica = Replica(run.manifest)
         self.learner = learner
         self.signer = signer or Signer(secrets.token_bytes(32))

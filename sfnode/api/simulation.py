@@ -17,7 +17,7 @@ from protocol.node import Node, NodeConfig
 from protocol.run import AdmissionKind, Manifest
 from protocol.state import Replica
 from protocol.wire import PeerId
-from sfnode.api.runs import Learner, LocalRun
+from sfnode.api.runs import Learner, LocalRun, check_learner
 from sfnode.api.virtual_network import TICK_MS, VirtualLink, VirtualNetwork
 
 _REMEMBERED = 1 << 17  # envelopes: a record that is in the network now is decoded and verified once
@@ -89,7 +89,7 @@ def simulate(
     Each node checks, passes on and sums the messages of all, so time and memory grow with the square of ``nodes``.
 
     Raises:
-        OperatorError: strangers cannot join the run, or too many nodes.
+        OperatorError: strangers cannot join the run, too many nodes, or a learner of another run.
         StateMismatchError: a node's state does not follow from its ledger.
     """
     manifest, world = run.manifest, world or VirtualWorld()
@@ -99,7 +99,8 @@ def simulate(
         raise OperatorError(f"{nodes} nodes: give 1 to {manifest.authors_max:,}, the authors that the run has room for")
     swarm = _Swarm(manifest, world, on_step)
     for number in range(nodes):
-        swarm.add_node(number, learner_of(number), expects_peers=nodes > 1)
+        check_learner(run, learner := learner_of(number))
+        swarm.add_node(number, learner, expects_peers=nodes > 1)
     swarm.link_up(nodes)
     while not swarm.is_over():
         swarm.run(TICK_MS)

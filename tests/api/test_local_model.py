@@ -22,6 +22,7 @@ from protocol.run.method import CoreKind
 from sfnode import demo
 from sfnode.api.local_model import LocalModel
 from sfnode.api.runs import LocalAuthor
+from sfnode.api.simulation import simulate
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.task_options import TaskOptions
@@ -123,6 +124,15 @@ def test_make_run__value_that_no_command_would_take__is_refused_in_words(
 ) -> None:
     with pytest.raises(OperatorError, match=text):
         model.make_run(ROWS, **{"task": TASK, **changes})
+
+
+def test_learner__of_another_run__measures_for_no_author_and_no_simulation(model: LocalModel) -> None:
+    """It signed numbers along the directions of the one run for the other."""
+    one, other = (model.make_run(ROWS[:31], TASK, steps=steps) for steps in (3, 4))
+    learner = model.learner(one, ROWS)
+    for use in (lambda: LocalAuthor(other, learner), lambda: simulate(other, lambda _: learner, 2)):
+        with pytest.raises(OperatorError, match=r"learner measures for run .*, and not for "):
+            use()
 
 
 def test_learner__row_that_does_not_fit__is_named(model: LocalModel) -> None:

@@ -78,8 +78,20 @@ def test_saved_run__step_that_is_none__is_refused(tmp_path: Path) -> None:
     saved = save_run(run, simulated(run)[0].replica, tmp_path / "saved")
     assert saved.state(0).steps == 0
     for step in (-1, 99):
-        with pytest.raises(OperatorError, match=f"has updates of 12 steps, and not yet of {step}$"):
-            saved.state(step)
+        for ask in (saved.state, lambda at_step: list(saved.updates(at_step))):
+            with pytest.raises(OperatorError, match=f"has updates of 12 steps, and not yet of {step}$"):
+                ask(step)
+    wrong: Any
+    for wrong in (2.5, True, "2"):
+        for ask in (saved.state, lambda at_step: list(saved.updates(at_step))):
+            with pytest.raises(OperatorError, match=f"step {wrong!r}: give a whole number, or 'best'"):
+                ask(wrong)
+
+
+def test_saved_run__replica_of_another_run__leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="the replica is of run "):
+        save_run(run_of(), Replica(small_manifest(steps=13)), tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
 
 
 def test_simulation__same_seed_again__is_the_same_to_the_bit() -> None:
