@@ -69,7 +69,7 @@ async def join(
     *,
     folder: str | Path | None = None,
     data: str | None = None,
-    listen: Sequence[str] = (),
+    listen: str | Sequence[str] = (),
     is_relay: bool = False,
     options: JoinOptions | None = None,
 ) -> AsyncIterator[JoinedNode]:
@@ -79,14 +79,14 @@ async def join(
         run: a string to join, an address `sfnode:RUN@ADDRESS`, a run file, or the directory of a node that ran before.
         folder: of the node's key and state; None: that one, or the run's folder in ~/.sfnode.
         data: JSONL file of the node's own examples.
-        listen: multiaddrs, such as "/ip4/0.0.0.0/tcp/4001".
+        listen: a multiaddr, such as "/ip4/0.0.0.0/tcp/4001", or several.
         is_relay: store and pass on, and do not train.
         options: everything else that `sfnode join` takes; what is given above replaces its fields.
 
     OperatorError: before the block, an option, a file or a key does not fit. What ends the node later leaves the block
     in an ExceptionGroup, as all errors of trio's tasks do.
     """
-    chosen = _chosen(options or JoinOptions(), run, folder, listen)
+    chosen = _chosen(options or JoinOptions(), run, folder, [listen] if isinstance(listen, str) else listen)
     if data is not None:
         chosen = replace(chosen, training=replace(chosen.training, data=data))
     chosen = replace(chosen, is_relay=is_relay or chosen.is_relay)

@@ -181,7 +181,10 @@ class Estimator:
 
         ``on_progress`` hears how many of how many rows are done.
         Sessions of one run with equal states, data and rewards share one result, which the first call computes.
+        OperatorError: there are no such rows.
         """
+        if rows_max < 0:
+            raise OperatorError(f"{rows_max} rows cannot be evaluated: give a number, or 0 for all")
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
             raise OperatorError("no evaluation data: give --eval-data")

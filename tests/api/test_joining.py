@@ -39,6 +39,13 @@ async def test_join__key_of_a_node_that_runs__is_refused(tmp_path: Path) -> None
                 raise AssertionError("the block began")
 
 
+async def test_join__one_address_to_listen_on__need_not_be_in_a_list(tmp_path: Path) -> None:
+    (tmp_path / "my.run").write_bytes(sign_manifest(small_manifest(), OWNER).encode())
+    listen = "/ip4/127.0.0.1/tcp/0"
+    async with join(tmp_path / "my.run", folder=tmp_path / "node", listen=listen, is_relay=True) as node:
+        assert node.string != ""
+
+
 async def test_join__reading_own_rows_takes_long__other_tasks_go_on_and_may_cancel_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

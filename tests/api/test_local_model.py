@@ -135,6 +135,12 @@ def test_learner__of_another_run__measures_for_no_author_and_no_simulation(model
             use()
 
 
+def test_learner__less_than_no_rows__are_not_evaluated(model: LocalModel) -> None:
+    """All but the last three rows were."""
+    with pytest.raises(OperatorError, match="-3 rows"):
+        model.learner(model.make_run(ROWS[:31], TASK), (), ROWS).evaluate(-3)
+
+
 def test_learner__row_that_does_not_fit__is_named(model: LocalModel) -> None:
     run = model.make_run(ROWS, TASK)
     with pytest.raises(OperatorError, match=r"^row 2: field 'sentence' is missing"):
