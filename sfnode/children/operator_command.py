@@ -12,18 +12,24 @@ from sfnode.children import child_program
 
 _READ_BYTES = 1 << 16
 _LINE_BYTES_MAX = 1 << 16  # a program that prints without end must not fill the memory
+# It leads the command's process group, and kills all of it once its standard input closes: when this process ends.
+_GUARD = ("/bin/sh", "-c", "trap '' HUP INT TERM; read -r _; kill -KILL 0")
 
 
 class Dialogue:
     """Runs a command; its errors go where this process's errors go. OSError: it cannot be started.
 
-    It should end when its standard input does, as this process may be killed.
+    It ends with this process, however that ends, and so does all that it has started in its process group.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
-        )
+        pipe = subprocess.PIPE
+        self._guard = subprocess.Popen(_GUARD, stdin=pipe, stdout=subprocess.DEVNULL, bufsize=0, process_group=0)
+        try:
+            self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, bufsize=0, process_group=self._guard.pid)
+        except OSError:
+            child_program.end(self._guard)
+            raise
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -53,8 +59,9 @@ class Dialogue:
     def end(self) -> None:
         """End the command and all that it has started at once. Call it once."""
         with suppress(OSError):  # all have ended
-            os.killpg(self._process.pid, signal.SIGKILL)
-        child_program.end(self._process)
+            os.killpg(self._guard.pid, signal.SIGKILL)
+        for process in (self._process, self._guard):
+            child_program.end(process)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -4,6 +4,7 @@ Nothing of the command comes from the network. What a run's rule says of an answ
 """
 
 import json
+import logging
 import os
 import shlex
 import shutil
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 
 from protocol.errors import OperatorError
 from sfnode.children.operator_command import Dialogue
+
+log = logging.getLogger("sfnode.rewards")
 
 _RESTARTS_MAX = 3  # over a node's whole time: a command that ends again and again has a fault of its own
 _LIMIT_S = 10.0
@@ -58,6 +61,7 @@ class RewardCommand:
                 what = "ended" if isinstance(error, EOFError) else f"said nothing for {limit_s:g} s"
                 if self._starts > _RESTARTS_MAX:
                     raise self._fault(f"{what}, after {_RESTARTS_MAX} restarts: {_HELP}") from None
+                log.warning("%s", self._fault(f"{what}; it is started again, {self._starts} of {_RESTARTS_MAX}"))
                 continue
             return self._number(said)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 import time
 from contextlib import closing
@@ -13,6 +14,8 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.rewards import RewardCommand
+from tests import REPOSITORY
+from tests.support.running_nodes import is_alive, wait_until
 
 ROW = {"answer": "42", "n": 7}
 LOOP = "import json, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
@@ -67,10 +70,28 @@ def test_reward_command__in_a_shell_that_hangs__leaves_nothing_that_runs(tmp_pat
     assert gone[1] == []
 
 
-def test_reward_command__says_nothing__is_ended_and_teaches(tmp_path: Path) -> None:
+@pytest.mark.process
+def test_reward_command__its_process_is_killed_hard__ends_with_all_that_it_has_started(tmp_path: Path) -> None:
+    """A command that hung, and children of one that had ended, ran on for ever, and held the node's errors."""
+    script = f"sleep 600 & echo $! > {shlex.quote(str(tmp_path / 'pid'))}; read _; echo 1; wait"
+    asks = f"from sfnode.rewards import RewardCommand; own = RewardCommand({shlex.join(['sh', '-c', script])!r})\n"
+    asks += "own.reward('a', True, {}); print('up', flush=True); own.reward('a', True, {})"
+    with subprocess.Popen([sys.executable, "-c", asks], stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.kill()
+    child = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not is_alive(child), "the end of the command's child", 10.0)
+
+
+def test_reward_command__says_nothing__is_ended_and_teaches_and_each_restart_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     silent = RewardCommand(command(tmp_path, LOOP + "    time.sleep(60)\n"), first_limit_s=0.2)
     with pytest.raises(OperatorError, match=r"said nothing for 0\.2 s, after 3 restarts: for each line such as"):
         silent.reward("a", True, ROW)
+    said = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert said == [f"said nothing for 0.2 s; it is started again, {number} of 3" for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("said", ["good", "nan", "1.5", "-0.1", "", "inf", "1\n1"])
