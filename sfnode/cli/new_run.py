@@ -12,7 +12,7 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
-from protocol.run import SignedManifest, TaskKind, TaskSpec
+from protocol.run import SignedManifest, TaskKind, TaskSpec, bounded_json, reward as rules
 from protocol.schema import has_half_pair
 from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder, model_folder
@@ -97,7 +97,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if options.settings is not None and options.data.data is not None:  # the settings may have texts of their own
         row_files.checked_texts(example_files.locate(options.data.data), TaskTemplate(made.signed.manifest.task))
     if found and found.drawn:
-        _say_start(found)
+        _say_start(found, task)
     if found:
         assert isinstance(made.basis, bytes)
         disk.write_new(basis_out, [made.basis])
@@ -121,6 +121,7 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     if named is None or named.startswith(example_files.EMBEDDED):
         return options
     path = example_files.locate(named)
+    _check_numbers(path, template)
     if options.data.is_private:
         row_files.checked_texts(path, template)
         return options
@@ -137,6 +138,20 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     if not copy.exists():
         disk.write_new(copy, [lines])
     return replace(options, data=replace(options.data, data=str(copy)))
+
+
+def _check_numbers(path: Path, template: TaskTemplate) -> None:
+    """Refuse rows whose fields make no number where the rule is one: no answer to them is ever right. OperatorError."""
+    check = template.rule and template.rule.check
+    ends = (check.low, check.high) if isinstance(check, rules.RangeCheck) else ()
+    bounds = [end for end in ends if isinstance(end, rules.RowText)]
+    for where, row in row_files.rows_of(path, template) if bounds else ():
+        fields = {name: str(value) for name, value in template.texts(row, where).fields}
+        for end in bounds:
+            text = end.filled(fields.__getitem__).strip(bounded_json.WHITE)
+            if bounded_json.decimal_of(text) is None:
+                what = f"{', '.join(end.fields)} is {text[:64]!r}, and no number, which the rule asks for"
+                raise OperatorError(f"{where}: {what}: no answer is ever right. Correct the row, or leave it out")
 
 
 def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -> None:
@@ -159,7 +174,7 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
         click.echo(f"Warning: {text}: {more}, or leave these prompts out", err=True)
 
 
-def _say_start(found: "FoundBasis") -> None:
+def _say_start(found: "FoundBasis", task: TaskSpec) -> None:
     """Say what the answers get that the model has drawn, with the best and the worst; warn if all get the same."""
     drawn = sorted(found.drawn, key=lambda each: each[1])
     _, rewards, ended = zip(*drawn, strict=True)
@@ -171,7 +186,7 @@ def _say_start(found: "FoundBasis") -> None:
     if best > rewards[0]:
         return
     help_ = "let the rule ask for more" if best >= 1.0 else "let the rule reward what only some of them have"
-    if best == 0.0 and not any(ended):
+    if best == 0.0 and not any(ended) and '"contains":' not in task.completion:
         help_ = "none has ended, and such an answer passes no check but `contains`: give more --answer-tokens"
     elif best == 0.0:
         help_ = (

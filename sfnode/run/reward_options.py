@@ -19,7 +19,7 @@ PROMPT = "{prompt}"
 _ANSWERS = 16  # of a message, if there may be several prompts: all figures in docs/rewards.md are with these
 _TEXTS = ("exact", "contains", "regex", "number")
 _COUNTS = ("words", "characters")
-_COUNT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_COUNT = re.compile(r"([0-9]{1,64})(?:-([0-9]{1,64}))?")
 _FORMS = (
     "Give exact:{answer}, contains:{answer}, regex:[a-z]+, number:{answer}, words:1-8, characters:1-80, a check as "
     'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE with one of them; '
@@ -108,6 +108,8 @@ def check_data(given_rule: str) -> dict[str, object]:
         given_rule = disk.read_bytes(path, "the rule of rewards").decode("utf-8-sig", "replace").strip()
     name, is_short, rest = given_rule.partition(":")
     if is_short and name in _TEXTS:
+        if not rest.strip():
+            raise OperatorError(f"{source} {name}: has nothing after the colon. {_FORMS}")
         return {name: rest.strip()}  # as are the answers
     if is_short and name in _COUNTS:
         count = _COUNT.fullmatch(rest.strip())

@@ -20,7 +20,7 @@ from sfnode.cli import new_run
 from sfnode.node.join_preparation import _noise_config
 from sfnode.quality_figures import AnswerSpread
 from sfnode.rewards import Checker
-from sfnode.run import DataOptions, RunOptions, TaskOptions
+from sfnode.run import DataOptions, RewardOptions, RunOptions, TaskOptions
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage.data_directory import DataDirectory
@@ -192,7 +192,7 @@ def test_say_start__rewards_of_what_the_model_draws__warns_where_all_are_equal(
     checker = Checker(parse_reward(json.dumps({"check": check, "samples": 4, "tokens": 4})))
     texts = ("great", "bad", "a great\nfilm")
     drawn = tuple((text, checker.reward(text, True, {}), True) for text in texts)
-    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)))
+    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)), rewarded(reward_manifest()[0].task))
     shown = capsys.readouterr().err
     assert (
         shown.startswith("the model alone draws 3 answers: mean reward ")
@@ -200,6 +200,14 @@ def test_say_start__rewards_of_what_the_model_draws__warns_where_all_are_equal(
     )
     assert ("Warning: " in shown) is bool(said)
     assert said in shown
+
+
+def test_say_start__no_answer_of_a_rule_that_takes_unended_ones__has_other_advice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    task = replace(reward_manifest()[0].task, completion=RewardOptions(rule_text="contains:{answer}").document)
+    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=(("a", 0.0, False), ("b", 0.0, False)))), task)
+    assert "got 0.00, and equal rewards teach nothing: look whether the rule rewards" in capsys.readouterr().err
 
 
 def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def test_reward__in_a_file_as_editors_leave_it__is_taken(tmp_path: Path, said: s
         ("right", ("--reward 'right': is no rule", "exact:{answer}")),
         ("equals:{answer}", ("'equals:{answer}': is no rule", "exact:{answer}")),
         ("words:few", ("--reward words:few: give the least and the most, such as words:1-8",)),
+        ("characters:1-99999999999999", ("reward.check.characters[1]: a whole number of 0 ... 16,384 is expected",)),
+        ("exact: ", ("--reward exact: has nothing after the colon", "exact:{answer}")),
         ("words:8-1", ("--reward: reward.check.words: nothing lies in 8 ... 1", "words:1-8")),
         ("exact:{answer", ("reward.check.exact: a single brace at character 1", "written twice")),
         ("regex:a{2,3}", ("reward.check.regex: {2,3} is not a field", "a{{2,3}}")),
@@ -145,6 +147,15 @@ def test_init__options_that_do_not_fit_rewards__teach(
     out = tmp_path / "a.run"
     assert_teaches(call(*INIT, *arguments, "--out", out), *parts)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("rule", ["number:{answer}", '{"number": [0, "{answer}"]}'])
+def test_init__row_that_puts_no_number_into_a_rule_of_numbers__is_named(rule: str, tmp_path: Path) -> None:
+    """No answer to it is ever rewarded, and the run was signed without a word."""
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"prompt": "1 + 1?", "answer": 2}\n{"prompt": "Is it?", "answer": "yes"}\n', "utf-8")
+    outcome = call(*INIT, "--data", data, "--reward", rule, "--out", tmp_path / "a.run")
+    assert_teaches(outcome, f"{data}:2: answer is 'yes', and no number, which the rule asks for", "leave it out")
 
 
 def test_reward_texts__without_a_template__ask_the_prompt_of_the_row() -> None:
