@@ -196,13 +196,15 @@ def telling(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[s
 
 
 @contextmanager
-def counting(text: str, unit: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
+def counting(
+    text: str, unit: str, clock: Callable[[], float] = time.monotonic, *, is_json: bool = False
+) -> Iterator[Callable[[int, int], None]]:
     """Yield a function that counted work calls with how many of how many ``unit`` are done (0: of an unknown number).
 
-    It shows a line on standard error, with the speed and the time left, after `_PATIENCE_S`. A lower count than before
-    begins another part of the work, whose speed is measured anew.
+    It shows a line on standard error, of JSON or with the speed and the time left, after `_PATIENCE_S`. A lower count
+    than before begins another part of the work, whose speed is measured anew.
     """
-    reporter = Reporter(stream=sys.stderr)
+    reporter = Reporter(stream=sys.stderr, is_json=is_json)
     started = told = clock()
     last = 0
 

@@ -104,11 +104,11 @@ def evaluate(
         basis=data_dir.basis.find(manifest),
         private_reward=private_reward if isinstance(private_reward, str) else None,
     )
-    if config.private_reward is not None:
+    if config.private_reward is not None and not is_json():
         what = f"as this node does, by {config.private_reward!r}; with --no-private-reward by the run's rule"
         click.echo(printable(f"Note: answers are checked {what}"), err=True)
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
-    with counting("evaluating", "rows") as report:
+    with counting("evaluating", "rows", is_json=is_json()) as report:
         results = trio.run(evaluate_states, run.signed, config, states, report)
     named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
     labels = _NAMES if at_step is None else {**_NAMES, "after": f"the run, step {state.steps}"}
@@ -116,7 +116,7 @@ def evaluate(
     if compare and not is_json():
         _show_answers(named, labels)
     if own is not None:
-        with counting("training on your own examples alone", "steps") as report:
+        with counting("training on your own examples alone", "steps", is_json=is_json()) as report:
             alone = partial(evaluate_alone, steps=state.steps, on_progress=report)
             named["own"] = trio.run(alone, run.signed, replace(config, data=own), _ALONE)
         _show({"own": named["own"]}, quality, labels)

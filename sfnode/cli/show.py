@@ -54,51 +54,59 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None) -> N
         return
     held = data_dir or path or default_directory.only_node()
     manifest = held.signed_manifest().manifest
-    codec = StatementCodec(manifest)
     with held.reading() as stored:
-        for data in stored.statements():
-            statement = codec.decode_untrusted(data)
-            kind, author, step = statement.kind.name.lower(), statement.author.hex(), statement.from_step
-            since = f"  from step {step}" if statement.kind is StatementKind.EXCLUDE else ""
-            print_result({"kind": kind, "author": author, "from_step": step}, f"{kind:<8} {author}{since}")
+        statements = [StatementCodec(manifest).decode_untrusted(data) for data in stored.statements()]
         replica = stored.replica(manifest)
         parts, names = _parts(replica), author_names.stored_names(held, stored, replica.ledger.roster)
-    _show_parts(parts, manifest, names)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
-    if not is_json():
-        click.echo(f"\n{'learns':<8} {printable(purpose_of(manifest.task))}")
-    if gain is not None:
-        print_result(
-            {"kind": "gain", **to_plain(gain.without_answers(), as_rows=False)}, f"{'gain':<8} {gain.in_words()}"
-        )
-    elif not is_json():
-        click.echo(f"{'gain':<8} {evaluations.HOW_TO_MEASURE}")
+    if is_json():
+        rows = [(each.kind.name.lower(), each.author.hex(), each.from_step) for each in statements]
+        document: dict[str, object] = {
+            "kind": "node",
+            "statements": [dict(zip(("kind", "author", "from_step"), row, strict=True)) for row in rows],
+            "authors": _as_json(parts, manifest, names),
+            "gain": gain and {"kind": "gain", **to_plain(gain.without_answers(), as_rows=False)},
+        }
+        print_json(document)
+        return
+    for each in statements:
+        since = f"  from step {each.from_step}" if each.kind is StatementKind.EXCLUDE else ""
+        click.echo(f"{each.kind.name.lower():<8} {each.author.hex()}{since}")
+    _show_parts(parts, manifest, names)
+    click.echo(f"\n{'learns':<8} {printable(purpose_of(manifest.task))}")
+    click.echo(f"{'gain':<8} {evaluations.HOW_TO_MEASURE if gain is None else gain.in_words()}")
 
 
 def _parts(replica: Replica) -> list[_Part]:
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
     unit = "steps" if replica.manifest.method.is_dense else "authors"
-    with counting("summing each author's updates", unit) as report:
+    with counting("summing each author's updates", unit, is_json=is_json()) as report:
         effects = effects_of_leaving_out(replica, report)
     return [(each, each.updates / in_all, effects[each.author]) for each in found]
 
 
-def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> None:
+def _unit(manifest: Manifest) -> str:
     objective = manifest.task.objective
     unit = objective.value if objective is Objective.LOSS else f"1 - {objective.value}"
-    unit = unit if manifest.method.scalar is ScalarKind.RAW else "rms"
-    if is_json():
-        for counts, share, effect in parts:
-            author, left_out = counts.author.hex(), effect and {**asdict(effect), "unit": unit}
-            known = {name: value for name, value in asdict(counts).items() if name not in ("author", "cells")}
-            row = {"kind": "author", "author": author, **known, "share": round(share, 6), "left_out": left_out}
-            print_json({**row, "name": names.of(author)})
-        return
+    return unit if manifest.method.scalar is ScalarKind.RAW else "rms"
+
+
+def _as_json(parts: Sequence[_Part], manifest: Manifest, names: Names) -> list[dict[str, object]]:
+    rows = []
+    for counts, share, effect in parts:
+        author, left_out = counts.author.hex(), effect and {**asdict(effect), "unit": _unit(manifest)}
+        known = {name: value for name, value in asdict(counts).items() if name not in ("author", "cells")}
+        row = {"kind": "author", "author": author, **known, "share": round(share, 6), "left_out": left_out}
+        rows.append({**row, "name": names.of(author)})
+    return rows
+
+
+def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> None:
     labels = [printable(names.label(each.author.hex())) for each, _, _ in parts]
     width = max(map(len, labels), default=0)
     if parts:
-        click.echo(f"\n{'author':<{width}} {'updates':>9} {'share':>6} {'last step':>9}  left out ({unit})")
+        click.echo(f"\n{'author':<{width}} {'updates':>9} {'share':>6} {'last step':>9}  left out ({_unit(manifest)})")
     for label, (counts, share, effect) in zip(labels, parts, strict=True):
         last = "-" if counts.last_step < 0 else f"{counts.last_step:,}"
         figures = f"{counts.updates:>9,} {share:>6.1%} {last:>9}"

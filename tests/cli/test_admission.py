@@ -99,8 +99,8 @@ def test_run_show__statements_of_a_node__are_listed(listed: Place) -> None:
     assert shown.startswith(
         f"admit    {ALICE.hex()}\nexclude  {ALICE.hex()}  from step 7\n\nlearns   to answer no or yes"
     )
-    rows = call("run", "show", "--data-dir", listed.data_dir, "--json").stdout.splitlines()
-    assert json.loads(rows[1]) == {"kind": "exclude", "author": ALICE.hex(), "from_step": 7}
+    document = json.loads(call("run", "show", "--data-dir", listed.data_dir, "--json").stdout)
+    assert document["statements"][1] == {"kind": "exclude", "author": ALICE.hex(), "from_step": 7}
 
 
 def test_run_admit__open_run__says_what_to_do_instead(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_log_show__dense_messages__says_their_rows_and_their_numbers(directory: 
 
 
 def test_run_show__dense_authors__have_what_leaving_them_out_does(directory: Path) -> None:
-    bob, alice = (json.loads(line) for line in call("run", "show", directory, "--json").stdout.splitlines())
+    bob, alice = json.loads(call("run", "show", directory, "--json").stdout)["authors"]
     assert (bob["author"], alice["author"]) == (BOB.hex(), ALICE.hex())
     slope = (3 * 20 - 60) / 4
     assert alice["left_out"]["change"] == pytest.approx(2.0**-24 * DENSE.weight(5) * 5 * slope, abs=1e-9)

@@ -63,7 +63,8 @@ def private(tmp_path: Path) -> DataDirectory:
 
 def compared(node: DataDirectory, held_out: Path, *options: object) -> dict[str, Any]:
     outcome = call("eval", "--data-dir", node, "--eval-data", held_out, "--compare", "--json", *options)
-    said = [line for line in outcome.stderr.splitlines() if not line.endswith(" left")]  # a busy machine shows progress
+    # A busy machine shows progress.
+    said = [line for line in outcome.stderr.splitlines() if json.loads(line)["event"] != "working"]
     assert (outcome.code, said) == (0, []), outcome
     told: dict[str, Any] = json.loads(outcome.stdout)
     return told
@@ -155,7 +156,7 @@ def test_run_show__compared_before__says_what_the_run_has_given(
     assert call("run", "show", private).stdout.endswith(
         f"\ngain     the model alone {before}, the run now {after}, own data alone {alone} (32 held-out rows, step 6)\n"
     )
-    last = json.loads(call("run", "show", private, "--json").stdout.splitlines()[-1])
+    last = json.loads(call("run", "show", private, "--json").stdout)["gain"]
     assert (last["kind"], last["own"]["accuracy"], last["after"]["step"]) == ("gain", told["own"]["accuracy"], 6)
     (private.path / "gain.json").write_text("{", "utf-8")
     assert_teaches(call("run", "show", private), "gain.json is damaged. Remove it")

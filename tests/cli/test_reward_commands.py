@@ -95,6 +95,8 @@ def test_eval__node_with_a_program_of_its_own__checks_as_the_node_does(node: Dat
     (node.path / "node.toml").write_text(f"private-reward = {json.dumps(command)}\n")
     shown = call("eval", "--data-dir", node, "--eval-data", write_prompts(tmp_path / "held-out.jsonl"))
     assert "mean reward 0.25" in shown.stdout and "Note: answers are checked as this node does" in shown.stderr
+    told = call("eval", "--data-dir", node, "--eval-data", tmp_path / "held-out.jsonl", "--json")
+    assert json.loads(told.stdout)["after"]["reward"] == 0.25 and "Note" not in told.stderr
     ruled = call("eval", "--data-dir", node, "--eval-data", tmp_path / "held-out.jsonl", "--no-private-reward")
     assert "mean reward" in ruled.stdout and "mean reward 0.25" not in ruled.stdout and "Note" not in ruled.stderr
 

@@ -37,7 +37,9 @@ def directory(tmp_path: Path) -> Path:
 
 def test_run_show__authors_of_a_ledger__have_their_part_and_what_leaving_them_out_does(directory: Path) -> None:
     moved = {ALICE: 12 * MANIFEST.weight(3), BOB: 20 * (MANIFEST.weight(4) + MANIFEST.weight(9))}
-    bob, alice = (json.loads(line) for line in call("run", "show", directory, "--json").stdout.splitlines())
+    told = json.loads(call("run", "show", directory, "--json").stdout)
+    assert (told["kind"], told["statements"], told["gain"]) == ("node", [], None)
+    bob, alice = told["authors"]
     assert (bob["kind"], bob["author"], bob["updates"], bob["last_step"]) == ("author", BOB.hex(), 2, 9)
     assert (alice["author"], alice["share"]) == (ALICE.hex(), pytest.approx(1 / 3, abs=1e-6))
     assert alice["left_out"]["change"] == pytest.approx(2**-5 * 20 * moved[ALICE])
@@ -52,6 +54,8 @@ def test_run_show__authors_of_a_ledger__have_their_part_and_what_leaving_them_ou
 def test_run_show__author_who_was_excluded__has_no_updates_and_the_other_is_alone(tmp_path: Path) -> None:
     records = [measured(MANIFEST, *slope) for slope in SLOPES]
     directory = held_in(tmp_path / "node", MANIFEST, records, exclude(MANIFEST, 2, 0))
+    (told,) = json.loads(call("run", "show", directory, "--json").stdout)["statements"]
+    assert told == {"kind": "exclude", "author": BOB.hex(), "from_step": 0}
     outcome = call("run", "show", directory)
     assert outcome.stdout.startswith(f"exclude  {BOB.hex()}  from step 0\n\nauthor ")
     assert outcome.stdout.splitlines()[3:-3] == [
@@ -61,8 +65,9 @@ def test_run_show__author_who_was_excluded__has_no_updates_and_the_other_is_alon
 
 def test_run_show__two_payloads_for_one_step__the_author_counts_for_nothing(tmp_path: Path) -> None:
     records = [seal(MANIFEST, 1, 3, 5), seal(MANIFEST, 1, 3, 6)]
-    (told,) = call("run", "show", held_in(tmp_path / "node", MANIFEST, records), "--json").stdout.splitlines()
-    found = json.loads(told)
+    (found,) = json.loads(call("run", "show", held_in(tmp_path / "node", MANIFEST, records), "--json").stdout)[
+        "authors"
+    ]
     assert (found["updates"], found["void_slots"], found["last_step"], found["left_out"]) == (0, 1, -1, None)
 
 

@@ -134,6 +134,15 @@ def test_counting__long_work__says_how_fast_it_goes_and_how_long_it_will_take(mo
     assert stream.getvalue() == "\r\x1b[2Klooking: 400 of 1,300 rows, 100.0 a second, 9 s left\n"
 
 
+def test_counting__for_programs__is_lines_of_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = Terminal(), iter([0.0, 6.0])
+    monkeypatch.setattr(sys, "stderr", stream)
+    with counting("looking", "rows", lambda: next(now), is_json=True) as tell:
+        tell(400, 1_300)
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["what"], line["done"], line["in_all"]) == ("working", "looking", 400, 1_300)
+
+
 def test_counting__another_part_begins__has_a_speed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial after a calibration of two minutes said "3 of 768 forward passes, 0.0 a second, 14 h 16 min left"."""
     stream, now = Terminal(), iter([0.0, 100.0, 160.0, 164.0])

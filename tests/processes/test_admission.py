@@ -139,8 +139,9 @@ def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_
     digest = first.status()["state_digest"]
     assert [node.stop() for node in nodes] == [0, 0, 0]
     assert {log_verify(node.directory)["state_digest"] for node in nodes} == {digest}
-    listed = [json.loads(line) for line in call("run", "show", third.directory, "--json").stdout.splitlines()]
-    assert sorted(each["kind"] for each in listed) == ["admit", *["author"] * 3, "claim", "claim"]
+    told = json.loads(call("run", "show", third.directory, "--json").stdout)
+    assert sorted(each["kind"] for each in told["statements"]) == ["admit", "claim", "claim"]
+    assert len(told["authors"]) == 3
 
 
 def test_node__not_admitted_or_excluded__runs_no_worker_and_loads_no_model(
