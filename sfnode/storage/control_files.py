@@ -95,6 +95,8 @@ class EndFile:
             data = read_bytes(self._path, "how the node ended")
         except OperatorError:
             return ""
+        if not data:  # the disk was full
+            return ""
         if not data.strip():
             return "it was killed, ran out of memory, crashed, or its machine went down"
         try:

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -30,10 +31,12 @@ _GAIN_FILE = "gain.json"
 _END_FILE = "end.json"
 _INVITED_FILE = "invited.json"
 STAGED = re.compile(r"\.import-[a-z0-9_]{8}$")  # at the end of a directory's name: `log import` is making it
+_TEMPORARY = re.compile(r".+\.[0-9a-f]{16}\.tmp")  # `disk.write_durably` is writing it, or was killed
+_WRITING_S = 600.0  # a command may be writing to a node's directory when the node starts
 # Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
 _MORE_NAMES = re.compile(
     r"ledger\.sqlite3-\w+|paused|stop|web\.token|halt\.json|halt-snapshot\.bin|"
-    r"snapshot-\d+-[0-9a-f]{16}\.bin|data-[0-9a-f]{16}\.jsonl|.+\.[0-9a-f]{16}\.tmp|" + STAGED.pattern
+    r"snapshot-\d+-[0-9a-f]{16}\.bin|data-[0-9a-f]{16}\.jsonl|" + f"{_TEMPORARY.pattern}|{STAGED.pattern}"
 )
 
 
@@ -111,6 +114,13 @@ class DataDirectory(ExclusiveFolder):
         found = sorted(self.path.iterdir())
         own = [path for path in found if path.name in self.own_files or _MORE_NAMES.fullmatch(path.name)]
         return own, [path for path in found if path not in own]
+
+    def remove_killed_writes(self) -> None:
+        """Remove the temporary files that killed writes have left. Call it with the lock; what cannot go stays."""
+        with suppress(OSError):
+            for path in self.path.iterdir():
+                if _TEMPORARY.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _WRITING_S:
+                    path.unlink()
 
     def remove(self) -> None:
         """Remove what nodes write, for good, and the directory if nothing else is in it. OperatorError: a node runs."""

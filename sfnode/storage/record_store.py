@@ -37,6 +37,7 @@ class Store(StoredRecords):
         """
         self._lock: int | None = data_dir.lock()
         try:
+            data_dir.remove_killed_writes()
             data_dir.adopt(signed)
             super().__init__(_open_database(data_dir.ledger_file), data_dir.ledger_file)
             self._reserved_file = data_dir.reserved_file

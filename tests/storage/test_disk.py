@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from protocol.run.manifest import sign_manifest
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.disk import write_durably, write_new
+from sfnode.storage.record_store import Store
+from tests.support.manifests import OWNER, small_manifest
 
 
 def test_write_durably__new_file__content_is_synced_and_then_its_name(
@@ -68,3 +72,13 @@ def test_write_new__file_system_has_no_links__is_written(tmp_path: Path, monkeyp
     monkeypatch.setattr("sfnode.storage.disk.os.link", no_link)
     write_new(tmp_path / "my.key", [b"key"])
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("my.key", b"key")]
+
+
+def test_store__earlier_write_was_killed__removes_what_it_has_left(tmp_path: Path) -> None:
+    """Nothing ever did. A command may be writing at this moment."""
+    names = ["status.json.0123456789abcdef.tmp", "stop.0123456789abcdef.tmp", "my.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, None if name.startswith("stop") else (0, 0))
+    Store(DataDirectory(tmp_path), sign_manifest(small_manifest(), OWNER)).close()
+    assert [name for name in names if (tmp_path / name).exists()] == names[1:]

@@ -39,7 +39,7 @@ def test_last_words__place_is_taken_by_a_link__is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "content",
-    [b"{", b"[]", b'{"time": 1e300, "text": "x"}', b'{"time": "now", "text": "x"}', b"\xff\xfe", b"[" * 4_096],
+    [b"", b"{", b"[]", b'{"time": 1e300, "text": "x"}', b'{"time": "now", "text": "x"}', b"\xff\xfe", b"[" * 4_096],
 )
 def test_last_words__file_of_nonsense__nothing_is_said(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "end.json").write_bytes(content)

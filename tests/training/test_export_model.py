@@ -8,6 +8,7 @@ import re
 import resource
 import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -350,6 +351,18 @@ def test_fresh_folder__error_inside__leaves_nothing_behind(
     with pytest.raises(raised, match=text):
         _fail_inside(tmp_path / "out", error)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_fresh_folder__earlier_export_was_killed__removes_what_it_has_left(tmp_path: Path) -> None:
+    """Gigabytes stayed for good; in a container, whose processes have the same ids, every later export failed."""
+    with subprocess.Popen(["true"]) as dead:
+        pass
+    left, others = [f".out.part-{dead.pid}", f".out.part-{os.getpid()}"], [".out.part-1", f".out2.part-{dead.pid}"]
+    for name in (*left, *others):
+        (tmp_path / name / "folder").mkdir(parents=True)
+    with fresh_folder(tmp_path / "out", {}, force=False) as part:
+        (part / "file").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*others, "out"]
 
 
 def test_fresh_folder__link_or_dot_given__replaces_the_folder_itself(

@@ -5,11 +5,13 @@ A folder is written all at once: readers find it complete or as it was before, e
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import torch
 from safetensors import SafetensorError
 
@@ -40,6 +42,7 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
     try:
         check_free(out, force, read)
         out.parent.mkdir(parents=True, exist_ok=True)
+        _remove_killed(out)
         part.mkdir()
         yield part
         made = [part / ORIGIN_FILE, *(path for path in part.rglob("*") if path.is_file())]
@@ -57,6 +60,15 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
     finally:
         if part != out:
             shutil.rmtree(part, ignore_errors=True)
+
+
+def _remove_killed(out: Path) -> None:
+    """Remove the temporary folders of exports to `out` whose process is gone. OSError."""
+    for path in out.parent.iterdir():
+        of = re.fullmatch(re.escape(f".{out.name}.part-") + "([0-9]{1,9})", path.name)
+        # In a container, a process may have the id of the one that was killed.
+        if of and (int(of[1]) == os.getpid() or not psutil.pid_exists(int(of[1]))):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def check_free(out: Path, force: bool, read: Sequence[Path]) -> None:
