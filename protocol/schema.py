@@ -4,6 +4,7 @@ The dataclass is the schema: exact types (``True`` is not an integer), declared 
 Data that violates it raises :class:`Malformed` with the path of the offending field, and no other error.
 """
 
+import json
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -60,6 +61,15 @@ def from_plain_untrusted(declared: type[T], data: object, where: str) -> T:
     kind: Any = declared
     result: T = _converter(kind)(data, where)
     return result
+
+
+def from_json_untrusted(declared: type[T], text: bytes | str, where: str) -> T:
+    """Build an instance of ``declared`` from JSON; Malformed says what is no JSON, or names the field."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(str(error)) from None
+    return from_plain_untrusted(declared, data, where)
 
 
 @cache

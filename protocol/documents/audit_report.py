@@ -15,7 +15,7 @@ from protocol.crypto import SIGNATURE_BYTES, Signer, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
-from protocol.schema import Bound, Hex32, Malformed, from_plain_untrusted, is_hex, to_plain
+from protocol.schema import Bound, Hex32, Malformed, from_json_untrusted, is_hex, to_plain
 
 REPORT_BYTES_MAX = 1 << 16  # of a dense message twice that
 _DOMAIN = b"sfnode/audit/1"
@@ -82,8 +82,8 @@ def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditRepor
     if len(lines) != 3 or lines[2] or not is_hex(lines[1].decode("latin-1"), 2 * SIGNATURE_BYTES):
         raise Reject(RejectReason.AUDIT_FORMAT, "not a line of JSON and a line of signature")
     try:
-        report = from_plain_untrusted(AuditReport, json.loads(lines[0]), "report")
-    except (ValueError, RecursionError, Malformed) as error:
+        report = from_json_untrusted(AuditReport, lines[0], "report")
+    except Malformed as error:
         raise Reject(RejectReason.AUDIT_FORMAT, f"the first line is not an audit report: {error}") from None
     texts = (report.run_id, report.auditor)
     if not all(is_hex(text, 64) for text in texts) or not is_hex(report.record, len(report.record) // 2 * 2):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, TaskSpec
-from protocol.schema import Malformed, from_plain_untrusted, to_plain
+from protocol.schema import Malformed, from_json_untrusted, to_plain
 from sfnode.children.child_program import Program
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.extras import how_to_add
@@ -80,8 +80,8 @@ def find_devices() -> DeviceReport | str:
     if done.returncode or not lines:
         return f"torch cannot be used: {(done.stderr.splitlines() or ['it ended without a word'])[-1][:200]}"
     try:
-        return from_plain_untrusted(DeviceReport, json.loads(lines[-1]), "devices")
-    except (ValueError, Malformed):  # a library has printed something at its end
+        return from_json_untrusted(DeviceReport, lines[-1], "devices")
+    except Malformed:  # a library has printed something at its end
         return f"torch cannot be used: {lines[-1][:200]}"
 
 

@@ -160,11 +160,10 @@ def read_status(data_dir: DataDirectory) -> Status:
         why = f": {ended.removesuffix('.')}" if ended else ""
         following = pasteable(f"sfnode {verb} --data-dir", data_dir) + more
         raise OperatorError(f"no node runs on {data_dir}{why}. Start it with: {following}")
-    try:
-        status = _read_file(data_dir)
-    except (OperatorError, ValueError, RecursionError, Malformed):
+    status = last_status(data_dir)
+    if status is None:
         text = f"{data_dir.status_file} cannot be read: the node still reads its disk, or is of another release"
-        raise OperatorError(f"{text}. Try again") from None
+        raise OperatorError(f"{text}. Try again")
     pid, age_s = status.life.pid, time.time() - status.life.time
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {data_dir} (pid {pid}) has not reported for {age_s:.0f} s: it hangs")
@@ -177,11 +176,7 @@ def read_status(data_dir: DataDirectory) -> Status:
 def last_status(data_dir: DataDirectory) -> Status | None:
     """Return the last status that a node wrote, even if it has stopped; None where it cannot be read."""
     try:
-        return _read_file(data_dir)
+        data = disk.read_bytes(data_dir.status_file, "the status file")
+        return Status.from_json_untrusted(json.loads(data), "status")
     except (OperatorError, ValueError, RecursionError, Malformed):
         return None
-
-
-def _read_file(data_dir: DataDirectory) -> Status:
-    data = json.loads(disk.read_bytes(data_dir.status_file, "the status file"))
-    return Status.from_json_untrusted(data, "status")

@@ -1,13 +1,12 @@
 """A node's results on held-out data, in files next to the ledger: step by step, and what the run has given."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from protocol.errors import OperatorError
-from protocol.schema import Malformed, from_plain_untrusted, to_plain
+from protocol.schema import Malformed, from_json_untrusted, to_plain
 from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.storage.disk import read_bytes, write_json
 
@@ -105,8 +104,8 @@ class GainFile:
         if not self._path.exists():
             return None
         try:
-            return from_plain_untrusted(Gain, json.loads(read_bytes(self._path, "the gain")), "gain")
-        except (ValueError, RecursionError, Malformed):
+            return from_json_untrusted(Gain, read_bytes(self._path, "the gain"), "gain")
+        except Malformed:
             raise OperatorError(f"{self._path} is damaged. Remove it: `sfnode eval --compare` writes it anew") from None
 
     def write(self, gain: Gain) -> None:
@@ -125,9 +124,8 @@ class EvaluationsFile:
         if not self._path.exists():
             return []
         try:
-            plain = json.loads(read_bytes(self._path, "evaluations"))
-            found = [from_plain_untrusted(EvaluatedStep, each, "evaluation") for each in plain]
-        except (ValueError, TypeError, RecursionError, Malformed):
+            found = from_json_untrusted(tuple[EvaluatedStep, ...], read_bytes(self._path, "evaluations"), "evaluations")
+        except Malformed:
             raise OperatorError(
                 f"{self._path} is damaged. Remove it: only the best step so far is forgotten with it"
             ) from None

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskSpec
-from protocol.schema import from_plain_untrusted
+from protocol.schema import from_json_untrusted
 from sfnode.training.model import loading
 from sfnode.training.task import PromptEncoder
 
@@ -53,7 +53,7 @@ def describe_tokens(folder: Path, task: TaskSpec) -> str:
 def main() -> None:
     """Check the task that the command line names, and print what is found."""
     try:
-        task = from_plain_untrusted(TaskSpec, json.loads(sys.argv[2]), "task")
+        task = from_json_untrusted(TaskSpec, sys.argv[2], "task")
         found = [describe_tokens(Path(sys.argv[1]), task), ""]
     except OperatorError as error:
         found = ["", str(error)]
