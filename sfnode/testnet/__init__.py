@@ -1,6 +1,5 @@
 """Door: `LocalNetwork`. Run many nodes on this machine, and draw a picture at the end."""
 
-from sfnode.testnet.end_of_testnet import LocalNetworkResult
-from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig
+from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult
 from sfnode.testnet.measured_gain import Learnt
 from sfnode.testnet.node_process import LocalNode
