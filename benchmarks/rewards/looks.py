@@ -46,11 +46,6 @@ class Course:
     seconds: list[float] = field(default_factory=list)
     card: str = ""
 
-    @property
-    def drift(self) -> float:
-        """By which share the loss on plain text rose, at its highest."""
-        return max(self.plain) / self.plain[0] - 1
-
 
 class Costs:
     """Counts the tokens that pass a model forward, and the time, while a method trains."""

@@ -187,8 +187,8 @@ async def _receive_exactly(link: Link, count: int) -> None:
         count -= len(received)
 
 
-def _header(kind: int, flags: int, stream_id: int, length: int = 0) -> bytes:
-    return struct.pack(">BBHII", 0, kind, flags, stream_id, length)
+def _header(kind: int, flags: int, stream_id: int) -> bytes:
+    return struct.pack(">BBHII", 0, kind, flags, stream_id, 0)
 
 
 OnLink = Callable[[Host, Link], Awaitable[None]]

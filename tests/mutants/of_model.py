@@ -12,7 +12,6 @@ _MEMORY = "tests/protocol/test_coefficient_memory.py::"
 _READING_TESTS = "tests/training/test_reading_weights.py::"
 _OFFLOAD = "sfnode.training.model.offload"
 _OFFLOAD_TESTS = "tests/training/test_offload.py::"
-_SAME_GRADIENTS = _OFFLOAD_TESTS + "test_offload__every_group_trained_and_epochs_closed__gradients_are_the_same"
 _CONTENT_TESTS = "tests/training/test_content.py::"
 
 SUMS = (

@@ -188,10 +188,6 @@ class Laboratory:
         """Estimates go on."""
         self._order("resume")
 
-    def set_pace(self, pace_ms: int) -> None:
-        """How long one estimate takes, of every node."""
-        self._order(f"pace {pace_ms}")
-
     def _start_worker(self) -> subprocess.Popen[str]:
         socket, scalars = self.folder / "worker.sock", self.manifest.method.scalars
         command = ["-m", "tests.netlab.worker", "--scalars", str(scalars), "--pace-ms", str(self._pace_ms)]

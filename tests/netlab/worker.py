@@ -1,8 +1,8 @@
-"""A training worker without torch for many nodes, at a pace that is set from outside.
+"""A training worker without torch for many nodes, which pauses when it is told to.
 
     python -m tests.netlab.worker --socket PATH --scalars 8 --pace-ms 200
 
-Reads orders on its standard input, one on a line: ``pace MS``, ``pause``, ``resume``. It ends with its input.
+Reads orders on its standard input, one on a line: ``pause``, ``resume``. It ends with its input.
 """
 
 from __future__ import annotations
@@ -57,10 +57,7 @@ class PacedWorker(FakeWorker):
     async def obey(self) -> None:
         """Carry out orders until there come no more."""
         async for line in _orders():
-            order, _, argument = line.partition(" ")
-            match order:
-                case "pace":
-                    self.pace_s = int(argument) / 1_000
+            match line:
                 case "pause":
                     self.running = trio.Event()
                 case "resume":

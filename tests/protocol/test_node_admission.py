@@ -19,7 +19,7 @@ from protocol.events import (
 )
 from protocol.ledger.statements import StatementCodec
 from protocol.limits import RECORDS_PER_FRAME_MAX
-from protocol.run.admission import AdmissionKind, AdmissionSpec
+from protocol.run.admission import AdmissionKind
 from protocol.run.manifest import Manifest
 from protocol.wire import Records, Statements
 from tests.simulation.scripted import scripted_network
@@ -175,10 +175,6 @@ def test_node__contributes_nothing__has_finished_when_the_others_have(is_trainin
 
 
 # --- whole networks
-
-
-def listed_manifest() -> AdmissionSpec:
-    return AdmissionSpec(kind=AdmissionKind.ALLOW_LIST, pow_bits=0)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -188,10 +188,10 @@ def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], .
     )
 
 
-def files_with_process_tests(folder: Path = REPOSITORY / "tests") -> list[str]:
+def files_with_process_tests() -> list[str]:
     """Return the files that name the mark `process`: to collect all others would take each worker ten seconds."""
-    files = sorted(folder.rglob("test_*.py"))
-    return [str(path.relative_to(folder.parent)) for path in files if "mark.process" in path.read_text("utf-8")]
+    files = sorted((REPOSITORY / "tests").rglob("test_*.py"))
+    return [str(path.relative_to(REPOSITORY)) for path in files if "mark.process" in path.read_text("utf-8")]
 
 
 def _tool(name: str, *arguments: str) -> tuple[str, ...]:

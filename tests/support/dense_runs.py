@@ -46,7 +46,7 @@ def made_up_basis(manifest: Manifest, number: int = 7) -> bytes:
     return encode_basis(BasisContent(target=target, target_exp=_U_EXP, tensors=tuple(tensors)))
 
 
-def with_basis(manifest: Manifest, *, learning_rate: float = 0.1, number: int = 7) -> tuple[Manifest, bytes]:
+def with_basis(manifest: Manifest, *, learning_rate: float = 0.1) -> tuple[Manifest, bytes]:
     """The run with dense cores of the last matrix and its namesakes in other layers, and the file of its basis."""
     matrices = [each for each in manifest.tensors if each.kind is TensorKind.MATRIX]
     namesake = matrices[-1].name.split(".")[-2:]
@@ -60,14 +60,11 @@ def with_basis(manifest: Manifest, *, learning_rate: float = 0.1, number: int = 
         changed = replace(manifest, tensors=tensors, method=method, schedule=schedule)
         return checked(to_plain(changed, as_rows=False))
 
-    data = made_up_basis(named("0" * 64), number)
+    data = made_up_basis(named("0" * 64))
     return named(hashlib.sha256(data).hexdigest()), data
 
 
-def dense_demo_run(
-    *, steps: int, name: str = "test", admission: str = "open", learning_rate: float = 0.1
-) -> tuple[SignedManifest, bytes]:
+def dense_demo_run(*, steps: int, admission: str = "open") -> tuple[SignedManifest, bytes]:
     """A run that trains the embedded model in a made-up basis, and the file that its manifest names."""
-    drawn = demo_run(steps=steps, name=name, admission=admission).manifest
-    manifest, data = with_basis(drawn, learning_rate=learning_rate)
+    manifest, data = with_basis(demo_run(steps=steps, name="test", admission=admission).manifest)
     return sign_manifest(manifest, OWNER), data

@@ -31,15 +31,15 @@ def rewarded(task: TaskSpec, rule: object = RULE) -> TaskSpec:
     )
 
 
-def reward_manifest(steps: int = 8) -> tuple[Manifest, bytes]:
+def reward_manifest() -> tuple[Manifest, bytes]:
     """A run with the file of its basis."""
-    drawn = demo_run(steps=steps).manifest
+    drawn = demo_run(steps=8).manifest
     return with_basis(replace(drawn, task=rewarded(drawn.task)))
 
 
-def reward_run(folder: Path, steps: int = 8) -> tuple[SignedManifest, Path]:
+def reward_run(folder: Path) -> tuple[SignedManifest, Path]:
     """A signed run, and its basis as a file in ``folder``."""
-    manifest, data = reward_manifest(steps)
+    manifest, data = reward_manifest()
     basis = folder / "rewards.basis"
     basis.write_bytes(data)
     return sign_manifest(manifest, OWNER), basis

@@ -71,9 +71,9 @@ def true_snapshot(manifest: Manifest = RUN) -> Snapshot:
 
 
 @lru_cache
-def false_snapshot(manifest: Manifest = RUN) -> Snapshot:
+def false_snapshot() -> Snapshot:
     """A snapshot of the same updates, in which one coefficient is wrong."""
-    true = true_snapshot(manifest)
+    true = true_snapshot()
     flat = true.epochs[0].copy()
     flat[5] += 1
     return replace(true, epochs={**true.epochs, 0: flat})

@@ -59,8 +59,8 @@ def result(
     )
 
 
-def evaluated_event(digest: str, step: int = 0, **fields: object) -> dict[str, object]:
-    event = {"event": "evaluated", "step": step, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
+def evaluated_event(digest: str, **fields: object) -> dict[str, object]:
+    event = {"event": "evaluated", "step": 0, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
     return event | {"state_digest": digest} | fields
 
 

@@ -19,9 +19,9 @@ from tests.training.test_dense_basis import _moving, found_for
 from tests.training.test_dense_estimate import some_choices, some_tokens, some_words
 
 
-def completions(prompt_tokens: int, tokens: tuple[int, ...], rows: int = 40) -> TaskData:
+def completions(prompt_tokens: int, tokens: tuple[int, ...]) -> TaskData:
     """The same completion of prompts of one length."""
-    examples = [Example(tokens=some_tokens(row, prompt_tokens), label=0, candidates=(tokens,)) for row in range(rows)]
+    examples = [Example(tokens=some_tokens(row, prompt_tokens), label=0, candidates=(tokens,)) for row in range(40)]
     return TaskData(label_tokens=(), examples=tuple(examples))
 
 
