@@ -7,7 +7,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest, SignedManifest
-from sfnode.doctor import bootstraps, clock_and_port_checks, data_directory_check, disk_checks, memory_plan, model_check
+from sfnode.doctor import bootstraps, clock_and_port_checks, data_directory_check, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
@@ -44,8 +44,8 @@ class Examination:
         place = Path.cwd() if self._data_dir is None else self._data_dir.path
         is_node = self._read_manifest()
         needed = memory_plan.ledger_bytes(self._signed.manifest) if self._signed else 0
-        await self._check("disk space", partial(disk_checks.check_space, place, needed))
-        await self._check("disk writing", partial(disk_checks.check_writing, place))
+        await self._check("disk space", partial(data_directory_check.check_space, place, needed))
+        await self._check("disk writing", partial(data_directory_check.check_writing, place))
         self._tell(clock_and_port_checks.check_files())
         if is_node and self._data_dir is not None:
             await self._look_at_directory(self._data_dir)

@@ -19,7 +19,7 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import model_folder
-from sfnode.doctor import clock_and_port_checks, disk_checks, memory_plan, model_check
+from sfnode.doctor import clock_and_port_checks, data_directory_check, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import parse_bootstrap, peer_of_author
 from sfnode.run.run_address import RunAddress, join_string
@@ -252,15 +252,15 @@ def test_doctor__clock__is_checked_against_sense_and_peers(monkeypatch: pytest.M
 
 
 def test_doctor__disk__space_and_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert disk_checks.check_space(tmp_path / "new" / "er", 0).verdict is Verdict.OK
-    finding = disk_checks.check_space(tmp_path, 1 << 60)
+    assert data_directory_check.check_space(tmp_path / "new" / "er", 0).verdict is Verdict.OK
+    finding = data_directory_check.check_space(tmp_path, 1 << 60)
     assert finding.verdict is Verdict.FAIL and "--data-dir" in finding.advice
 
     def fail(*_arguments: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("sfnode.doctor.disk_checks.os.fsync", fail)
-    finding = disk_checks.check_writing(tmp_path)
+    monkeypatch.setattr("sfnode.doctor.data_directory_check.os.fsync", fail)
+    finding = data_directory_check.check_writing(tmp_path)
     assert finding.verdict is Verdict.FAIL and "Input/output error" in finding.text and str(tmp_path) in finding.advice
     assert list(tmp_path.iterdir()) == []
 
