@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from protocol.errors import OperatorError
-from sfnode.worker_protocol.device_choices import PRECISIONS
 from sfnode.worker_protocol.memory_and_disk import free_disk, free_memory, temporary_folder
+from sfnode.worker_protocol.training_config import PRECISIONS
 
 ANSWER_TOKENS_AT_ONCE = 8_192  # of prompts and answers: bounds the memory of keys and values
 _OWN_MEMORY = "cuda"  # the one kind of device that does not compute in main memory

@@ -26,7 +26,7 @@ from sfnode.run.run_address import RunAddress, join_string
 from sfnode.storage.data_directory import LEDGER_FILE, NODE_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.record_store import Store
-from sfnode.worker_protocol.device_choices import DeviceReport
+from sfnode.worker_protocol.training_config import DeviceReport
 from tests.support.cli_calls import Outcome, call
 from tests.support.daemons import MODEL, demo_run, free_port, run_sfnode, write_run
 from tests.support.network_nodes import seed

@@ -29,8 +29,7 @@ from sfnode.storage import disk
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.stored_records import replay
 from sfnode.worker_protocol import messages as worker_messages
-from sfnode.worker_protocol.device_choices import DeviceOptions
-from sfnode.worker_protocol.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import DeviceOptions, TrainingConfig
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.verdicts import check_text

@@ -27,7 +27,6 @@ from sfnode.training.model.weights_digest import load_described
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.training.worker_process import ModelPool, Service
-from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.messages import (
     Estimated,
     EstimateRequest,
@@ -36,7 +35,7 @@ from sfnode.worker_protocol.messages import (
     OpenSession,
     SessionOpened,
 )
-from sfnode.worker_protocol.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import DeviceOptions, TrainingConfig
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_in, parse_command

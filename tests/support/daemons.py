@@ -34,8 +34,7 @@ from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.example_files import data_spec
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
-from sfnode.worker_protocol.device_choices import DeviceOptions
-from sfnode.worker_protocol.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import DeviceOptions, TrainingConfig
 from tests.support.fork_server import start, start_child
 from tests.support.manifests import OWNER
 from tests.support.patience import Patience, wait_for_end

@@ -22,7 +22,6 @@ from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.model.weights_digest import load_described
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
-from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     EpochCoefficients,
@@ -36,7 +35,7 @@ from sfnode.worker_protocol.messages import (
     SetCoefficients,
     WorkerFailure,
 )
-from sfnode.worker_protocol.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import DeviceOptions, TrainingConfig
 from tests.support.dense_runs import dense_demo_run
 from tests.support.manifests import OWNER
 from tests.support.patience import Stopwatch, wait_for_end

@@ -8,7 +8,6 @@ import msgpack
 import pytest
 
 from protocol.errors import WorkerError
-from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
     CoefficientsSet,
@@ -27,7 +26,7 @@ from sfnode.worker_protocol.messages import (
     decode_body,
     encode_frame,
 )
-from sfnode.worker_protocol.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import DeviceOptions, TrainingConfig
 
 MESSAGES: list[Message] = [
     OpenSession(
