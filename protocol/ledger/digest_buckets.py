@@ -204,7 +204,7 @@ class Span:
 
     __slots__ = ("_archive", "_digest", "_number", "_shard_digests", "_shards")
 
-    def __init__(self, number: int, archive: ReadBack | None = None) -> None:
+    def __init__(self, number: int, archive: ReadBack | None) -> None:
         self._number = number
         self._archive = archive
         self._shards: dict[int, dict[Author, Bucket]] = {}

@@ -65,6 +65,6 @@ def signs_of_words(source: Words, count: int) -> NDArray[np.int8]:
     return np.int8(1) - np.int8(2) * bits.astype(np.int8)
 
 
-def signs(key: int, count: int, stream: int = 0) -> NDArray[np.int8]:
+def signs(key: int, count: int, stream: int) -> NDArray[np.int8]:
     """Return ``count`` independent signs +-1 under ``key``: int8[count] (SPEC 3.3)."""
     return signs_of_words(words(key, -(-count // 32), stream), count)

@@ -137,7 +137,7 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
     )
 
 
-def foresee_memory(manifest: Manifest, model: str, dtype: str, device_memory: int | None = None) -> MemoryPlan | None:
+def foresee_memory(manifest: Manifest, model: str, dtype: str, device_memory: int | None) -> MemoryPlan | None:
     """Plan the memory for the model named ``model``; None where it is not on this disk or cannot be read."""
     try:
         folder = find_model_folder(model, manifest.model.revision)
@@ -146,10 +146,9 @@ def foresee_memory(manifest: Manifest, model: str, dtype: str, device_memory: in
         return None  # loading the model will report the error
 
 
-def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
-    """Estimate the disk space of all records of a run and their index, if ``authors`` authors make every step."""
-    method = manifest.method
-    records = min(authors, manifest.authors_max) * (manifest.steps // method.local_steps)
+def ledger_bytes(manifest: Manifest) -> int:
+    """Estimate the disk space of all records of a run and their index, if a usual number of authors make every step."""
+    records = min(_AUTHORS_GUESSED, manifest.authors_max) * (manifest.steps // manifest.method.local_steps)
     return records * _bytes_of_record(manifest)
 
 

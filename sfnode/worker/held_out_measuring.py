@@ -37,7 +37,7 @@ async def evaluate_states(
     signed: SignedManifest,
     config: TrainingConfig,
     states: Sequence[Coefficients],
-    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+    on_progress: Callable[[int, int], None],
 ) -> list[messages.Evaluated]:
     """Evaluate each state on ``config.eval_data``; ``on_progress`` hears how many rows of all states are done.
 

@@ -61,8 +61,9 @@ def test_memory_plan__dense_core__is_one_pass_of_the_rows_and_records_of_their_o
     tensor = dense.tensors[0]
     assert plan.bases == 4 * (1 * tensor.rows + 64 * tensor.cols)
     assert plan.closed == 0 and plan.activations < of_drawn.activations
-    assert memory_plan.ledger_bytes(dense, 2) == 2 * dense.steps * (205 + dense.numbers)
-    assert memory_plan.ledger_bytes(drawn, 2) == 2 * drawn.steps * (205 + 2 * drawn.method.scalars)
+    dense, drawn = replace(dense, authors_max=2), replace(drawn, authors_max=2)
+    assert memory_plan.ledger_bytes(dense) == 2 * dense.steps * (205 + dense.numbers)
+    assert memory_plan.ledger_bytes(drawn) == 2 * drawn.steps * (205 + 2 * drawn.method.scalars)
 
 
 def test_memory_plan__rewards__has_room_for_keys_and_values_of_the_answers() -> None:

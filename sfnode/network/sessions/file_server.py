@@ -66,7 +66,7 @@ def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
     return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
 
 
-def file_part(file: FileSource | None, offset: int, check: Callable[[], None] = lambda: None) -> FilePart | None:
+def file_part(file: FileSource | None, offset: int, check: Callable[[], None]) -> FilePart | None:
     """Return the answer to a FileRequest; None if this node lacks the file or cannot read it. ``check`` may refuse."""
     if file is None:
         return None
