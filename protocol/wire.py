@@ -4,8 +4,7 @@ A message is its dataclass; the field order is the wire order. ``decode_untruste
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Annotated, NewType, Self
+from typing import Annotated, NewType
 
 import msgpack
 
@@ -295,47 +294,14 @@ class Attestations(Message):
     ]
 
 
-class Kind(IntEnum):
-    """Every message: its wire number, never renumbered (SPEC 8.1), and its class."""
-
-    declared: type[Message]
-
-    def __new__(cls, number: int, declared: type[Message]) -> Self:
-        """Create a member whose value is the number."""
-        member = int.__new__(cls, number)
-        member._value_, member.declared = number, declared
-        return member
-
-    HELLO = 0, Hello
-    PING = 1, Ping
-    PONG = 2, Pong
-    PEERS_REQUEST = 3, PeersRequest
-    PEERS = 4, Peers
-    MANIFEST_REQUEST = 5, ManifestRequest
-    MANIFEST_PART = 6, ManifestPart
-    BYE = 7, Bye
-    RECORDS = 8, Records
-    HEAD = 9, Head
-    SPANS_REQUEST = 10, SpansRequest
-    SPANS = 11, Spans
-    SHARDS_REQUEST = 12, ShardsRequest
-    SHARDS = 13, Shards
-    AUTHORS_REQUEST = 14, AuthorsRequest
-    AUTHORS = 15, Authors
-    PAYLOADS_REQUEST = 16, PayloadsRequest
-    PAYLOADS = 17, Payloads
-    PULL_REQUEST = 18, PullRequest
-    PULL_DONE = 19, PullDone
-    FILE_REQUEST = 20, FileRequest
-    FILE_PART = 21, FilePart
-    STATEMENTS_REQUEST = 22, StatementsRequest
-    STATEMENTS = 23, Statements
-    ATTESTATIONS_REQUEST = 24, AttestationsRequest
-    ATTESTATIONS = 25, Attestations
-
-
-_CLASS_OF_NUMBER = {int(kind): kind.declared for kind in Kind}
-_NUMBER_OF_CLASS = {declared: number for number, declared in _CLASS_OF_NUMBER.items()}
+# Every message, by its wire number: its place here, which never changes (SPEC 8.1).
+CLASSES: tuple[type[Message], ...] = (
+    Hello, Ping, Pong, PeersRequest, Peers, ManifestRequest, ManifestPart, Bye, Records, Head,  # 0 to 9
+    SpansRequest, Spans, ShardsRequest, Shards, AuthorsRequest, Authors, PayloadsRequest, Payloads,  # 10 to 17
+    PullRequest, PullDone, FileRequest, FilePart, StatementsRequest, Statements, AttestationsRequest,  # 18 to 24
+    Attestations,  # 25
+)  # fmt: skip
+_NUMBER_OF_CLASS = {declared: number for number, declared in enumerate(CLASSES)}
 
 
 def encode(message: Message) -> bytes:
@@ -351,9 +317,9 @@ def decode_untrusted(payload: bytes) -> Message:
     row = _unpack_untrusted(payload)
     if type(row) is not list or not row or type(row[0]) is not int:
         raise Reject(RejectReason.FRAME, "not a list that starts with a message kind")
-    declared = _CLASS_OF_NUMBER.get(row[0])
-    if declared is None:
+    if not 0 <= row[0] < len(CLASSES):
         raise Reject(RejectReason.MESSAGE_KIND, f"unknown message kind {row[0]}")
+    declared = CLASSES[row[0]]
     try:
         message = from_plain_untrusted(declared, row[1:], declared.__name__)
     except Malformed as error:

@@ -11,7 +11,7 @@ import pytest
 
 from protocol.errors import IgnoreReason, RejectReason
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.wire import Kind
+from protocol.wire import CLASSES
 from tests.vectors import edwards
 from tests.vectors.catalogue import COMMAND, FILES, FOLDER, rendered, stale_files
 from tests.vectors.manifest_cases import CHOICES, HASHES, LISTS, NUMBERS, TEXTS, base
@@ -133,7 +133,7 @@ def _leaves(value: Any, path: str = "") -> list[str]:
 def test_vectors__messages__every_kind_is_accepted_and_refused() -> None:
     said = cases("messages.json", "decode")
     accepted = {case["expected"].get("message") for case in said} - {None}
-    assert accepted == {kind.name.title().replace("_", "") for kind in Kind}
+    assert accepted == {each.__name__ for each in CLASSES}
     assert {case["name"].split(":")[0] for case in said if case["expected"]["verdict"] == "REJECT"} >= accepted
     assert max(len(as_bytes(case["input"]["data"])) for case in said) > FRAME_BYTES_MAX
 

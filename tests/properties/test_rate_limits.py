@@ -13,10 +13,10 @@ from protocol.events import MessageArrived, PeerJoined
 from protocol.framing import frame
 from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
 from protocol.wire import (
+    CLASSES,
     Attestations,
     AuthorsRequest,
     FileRequest,
-    Kind,
     Message,
     PayloadsRequest,
     PeerId,
@@ -61,7 +61,7 @@ def test_cost__every_request__has_one_and_no_other_message_has() -> None:
 
 def test_cost__messages_that_are_called_requests__all_have_one() -> None:
     """FileRequest: only observers may ask for it, and they pay by the byte."""
-    named = {kind.declared for kind in Kind if kind.declared.__name__.endswith("Request")}
+    named = {kind for kind in CLASSES if kind.__name__.endswith("Request")}
     assert set(limits_module._COST_US) == named - {FileRequest}
 
 

@@ -18,7 +18,7 @@ from protocol.node.node import Node
 from protocol.schema import _converter
 from protocol.state import coefficients
 from protocol.state.replica import Replica
-from protocol.wire import Kind, PeerId
+from protocol.wire import CLASSES, PeerId
 from tests.simulation.environment import Environment, Part
 from tests.simulation.faults import Calendar
 from tests.simulation.holding import Slot, Violation
@@ -326,7 +326,7 @@ def _result(world: World, agreed_ms: int, violation: str) -> Result:
 @contextmanager
 def changed_limits(values: dict[str, int]) -> Iterator[None]:
     """Other limits than the protocol's while this lasts. Bounds of the wire format stay as they are."""
-    messages: list[Any] = [kind.declared for kind in Kind]
+    messages: list[Any] = [*CLASSES]
     for message in messages:
         _converter(message)  # they are read from the limits at the first use: let that be now
     assert values.keys() <= vars(limits).keys() | vars(timings).keys()
