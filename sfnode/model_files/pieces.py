@@ -8,7 +8,7 @@ import os
 from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 
@@ -34,17 +34,15 @@ def piece_bytes(file: FileSpec, number: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePiece:
-    """Reads one piece of a file in place. ``held``: the file as it was when the piece was checked; None: not yet."""
+    """Reads one piece of a file in place, as the file was when the piece was checked."""
 
-    path: Path
+    file: disk.HeldFile
     start: int
     total: int
-    held: disk.HeldFile | None = None
 
     def read(self, offset: int, bytes_max: int) -> bytes:
         """Return bytes of the piece from ``offset`` on, up to its end. OSError, also if the file has changed since."""
-        held = self.held or disk.HeldFile(self.path)
-        return held.read(self.start + offset, max(0, min(bytes_max, self.total - offset)))
+        return self.file.read(self.start + offset, max(0, min(bytes_max, self.total - offset)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,7 @@ class PieceIndex:
     """Finds the pieces that this node can give of the model, by SHA-256."""
 
     def __init__(self) -> None:
-        self._pieces: dict[str, FilePiece] = {}
+        self._pieces: dict[str, tuple[Path, int, int]] = {}  # its file, its place there, and its length
         self._lists: dict[str, PieceList] = {}
 
     def add(self, path: Path, file: FileSpec, hashes: bytes) -> None:
@@ -75,16 +73,16 @@ class PieceIndex:
         self._lists[file.pieces] = PieceList(data=hashes)
         for number in range(piece_count(file)):
             start = number * HASH_BYTES
-            piece = FilePiece(path=path, start=number * MODEL_PIECE_BYTES, total=piece_bytes(file, number))
+            piece = path, number * MODEL_PIECE_BYTES, piece_bytes(file, number)
             self._pieces[hashes[start : start + HASH_BYTES].hex()] = piece
 
     def find(self, digest: str) -> FilePiece | PieceList | None:
         """Return the piece or list with this hash. A piece is hashed again, because its file may have changed."""
-        piece = self._pieces.get(digest)
-        if piece is None:
+        if digest not in self._pieces:
             return self._lists.get(digest)
+        path, start, total = self._pieces[digest]
         try:
-            piece = replace(piece, held=disk.HeldFile(piece.path))
+            piece = FilePiece(file=disk.HeldFile(path), start=start, total=total)
             is_right = sha256(piece.read(0, piece.total)).hexdigest() == digest
         except OSError:
             return None

@@ -12,30 +12,26 @@ from sfnode.run import SharingOptions
 from sfnode.storage import disk
 
 
-class ModelSharing:
-    """Checks the files in the model's folder, and serves those that are the run's."""
+async def share_model(
+    spec: ModelSpec, options: SharingOptions, folder: Path, given: PieceIndex, reporter: Reporter
+) -> None:
+    """Check which files of the model's folder are the run's, and add them to those that are ``given``.
 
-    def __init__(self, spec: ModelSpec, options: SharingOptions, reporter: Reporter) -> None:
-        self._files = spec.files
-        self._is_shared = spec.sharing is Sharing.PEERS and not options.no_share_model
-        self._reporter = reporter
-        self.pieces = PieceIndex()
-
-    async def share(self, folder: Path) -> None:
-        """Check which files of this folder are the run's, and serve them. A file that cannot be read is not served."""
-        if not self._is_shared:
-            return
-        given = 0
-        for file in self._files:
-            path, hashes = files.place_of(folder, file.name), None
-            with suppress(OSError):
-                hashes = await in_disk_thread(pieces.hashes_of, path, file)
-            if hashes is not None:
-                self.pieces.add(path, file, hashes)
-                given += file.bytes
-        if given:
-            text = f"neighbours can get {given / 1e6:.1f} MB of the model from this node; --no-share-model keeps it"
-            self._reporter.event("model_shared", text, bytes=given)
+    A file that cannot be read is left out; all are where the owner or the operator forbids it.
+    """
+    if spec.sharing is not Sharing.PEERS or options.no_share_model:
+        return
+    size = 0
+    for file in spec.files:
+        path, hashes = files.place_of(folder, file.name), None
+        with suppress(OSError):
+            hashes = await in_disk_thread(pieces.hashes_of, path, file)
+        if hashes is not None:
+            given.add(path, file, hashes)
+            size += file.bytes
+    if size:
+        text = f"neighbours can get {size / 1e6:.1f} MB of the model from this node; --no-share-model keeps it"
+        reporter.event("model_shared", text, bytes=size)
 
 
 class DataSharing:

@@ -20,13 +20,14 @@ from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Statements
 from sfnode.children.sleep_inhibitor import stay_awake
+from sfnode.model_files import PieceIndex
 from sfnode.network import Address, Network, ServedRun, policy, saved_peers
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.effect_executor import Executor
 from sfnode.node.event_inbox import joined, next_events, open_inbox
 from sfnode.node.model_finder import ModelFinder
-from sfnode.node.model_sharing import DataSharing, ModelSharing
+from sfnode.node.model_sharing import DataSharing, share_model
 from sfnode.node.own_statements import Invitations, StatementFolder, submit_due
 from sfnode.node.snapshot_files import FileFetcher, SnapshotFiles
 from sfnode.node.watching import NodeWatch
@@ -58,7 +59,7 @@ class RunningNode:
         self.overseer = Overseer(config.data_dir.control.paused_until_s, config.limits, reporter, slips)
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
-        self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
+        self._pieces = PieceIndex()
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
@@ -71,7 +72,7 @@ class RunningNode:
                 record_bytes=replica.ledger.codec.record_bytes,
                 head_step=lambda: max(self.node.clock.next_step, self.node.turn.frontier()),  # it needs the network
                 find_file=lambda name: data_sharing.find(name) or self._snapshot_files.find(self.manifest, name),
-                find_piece=self._model_sharing.pieces.find,
+                find_piece=self._pieces.find,
                 pieces_bytes_per_s=config.sharing.share_rate << 20,
             ),
             inbox=self._inbox_in,
@@ -156,7 +157,8 @@ class RunningNode:
             folder = self._model_finder.find_ready()
         async with trio.open_nursery() as nursery:
             if folder is not None:
-                nursery.start_soon(self.slips.outlive, "model sharing", partial(self._model_sharing.share, folder))
+                given = self.manifest.model, self.config.sharing, folder, self._pieces, self.reporter
+                nursery.start_soon(self.slips.outlive, "model sharing", partial(share_model, *given))
             nursery.start_soon(trainer.run, model, self._executor.jobs, self._inbox_in)
 
     def model_progress(self) -> ModelProgress | None:

@@ -168,7 +168,7 @@ PIECES = (
     _mutant(
         "owner-is-not-asked",
         "a node gives files of a model whose owner forbids it",
-        Edit(_SHARING, "ModelSharing.__init__", "spec.sharing is Sharing.PEERS and ", ""),
+        Edit(_SHARING, "share_model", "spec.sharing is not Sharing.PEERS or ", ""),
         "tests/node/test_model_sharing.py::test_sharing__owner_or_operator_forbids_it__gives_nothing",
     ),
     _mutant(

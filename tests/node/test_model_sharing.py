@@ -11,43 +11,44 @@ import pytest
 
 from protocol.run.model import ModelSpec, Sharing
 from sfnode.model_files.pieces import FilePiece, PieceIndex, hashes_of
-from sfnode.node.model_sharing import ModelSharing
+from sfnode.node.model_sharing import share_model
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
 from tests.node.split_models import CONFIG, FILES, TOKENIZER, WEIGHTS, all_pieces, made_up_model, pieces_of, write_model
 
 
-def sharing_of(spec: ModelSpec, **options: Any) -> ModelSharing:
-    return ModelSharing(spec, SharingOptions(**options), Reporter(is_json=True, stream=io.StringIO()))
+async def shared(spec: ModelSpec, folder: Path, **options: Any) -> PieceIndex:
+    given, reporter = PieceIndex(), Reporter(is_json=True, stream=io.StringIO())
+    await share_model(spec, SharingOptions(**options), folder, given, reporter)
+    return given
 
 
 async def test_sharing__folder_of_the_run__gives_every_piece_and_list(tmp_path: Path) -> None:
-    sharing = sharing_of(made_up_model())
-    await sharing.share(write_model(tmp_path / "model"))
+    index = await shared(made_up_model(), write_model(tmp_path / "model"))
     for digest, data in all_pieces().items():
-        found = sharing.pieces.find(digest)
+        found = index.find(digest)
         assert found is not None and found.total == len(data)
         assert found.read(0, len(data) + 1) == data and found.read(7, 9) == data[7:16]
         assert found.read(len(data), 10) == found.read(len(data) + 5, 10) == b""
 
 
 async def test_sharing__other_weights_under_the_runs_name__are_not_given(tmp_path: Path) -> None:
-    sharing, folder = sharing_of(made_up_model()), write_model(tmp_path / "model")
+    folder = write_model(tmp_path / "model")
     (folder / WEIGHTS).write_bytes(FILES[WEIGHTS][:-1] + b"!")
     (folder / CONFIG).unlink()
-    await sharing.share(folder)
+    index = await shared(made_up_model(), folder)
     first = hashlib.sha256(pieces_of(FILES[WEIGHTS])[0]).hexdigest()
-    assert sharing.pieces.find(first) is None
-    assert sharing.pieces.find(hashlib.sha256(FILES[TOKENIZER]).hexdigest()) is not None
+    assert index.find(first) is None
+    assert index.find(hashlib.sha256(FILES[TOKENIZER]).hexdigest()) is not None
 
 
 @pytest.mark.parametrize(("sharing", "no_share_model"), [(Sharing.NONE, False), (Sharing.PEERS, True)])
 async def test_sharing__owner_or_operator_forbids_it__gives_nothing(
     tmp_path: Path, sharing: Sharing, no_share_model: bool
 ) -> None:
-    found = sharing_of(made_up_model(sharing), no_share_model=no_share_model)
-    await found.share(write_model(tmp_path / "model"))
-    assert all(found.pieces.find(digest) is None for digest in all_pieces())
+    folder = write_model(tmp_path / "model")
+    index = await shared(made_up_model(sharing), folder, no_share_model=no_share_model)
+    assert all(index.find(digest) is None for digest in all_pieces())
 
 
 def test_pieces__file_changes_after_it_was_looked_at__what_changed_is_not_given(tmp_path: Path) -> None:
