@@ -8,7 +8,6 @@ An exception in one connection ends only that connection, and counts as a slip.
 import ipaddress
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
@@ -30,13 +29,6 @@ _AT_ONCE_MAX = 8
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class MetricKind(StrEnum):
-    """Names the Prometheus type of a figure."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"  # since the node's start
-
-
 class Metric(NamedTuple):
     """Describes one exported figure: its Prometheus type, name and help text.
 
@@ -44,13 +36,13 @@ class Metric(NamedTuple):
         value: reads the figure from a status; None means that this node lacks the figure, and omits the line.
     """
 
-    kind: MetricKind
+    family: type[GaugeMetricFamily | CounterMetricFamily]
     name: str
     text: str
     value: Callable[[Status], float | None]
 
 
-_gauge, _counter = partial(Metric, MetricKind.GAUGE), partial(Metric, MetricKind.COUNTER)
+_gauge, _counter = partial(Metric, GaugeMetricFamily), partial(Metric, CounterMetricFamily)
 INFO = "sfnode_run_info"
 INFO_TEXT = "Always 1; its labels name the run, this node's key and its name."
 
@@ -134,8 +126,7 @@ class _Figures(Collector):
         for metric in METRICS:
             value = metric.value(self._status)
             if value is not None:
-                family = GaugeMetricFamily if metric.kind is MetricKind.GAUGE else CounterMetricFamily
-                yield family(metric.name, metric.text, value=float(value))
+                yield metric.family(metric.name, metric.text, value=float(value))
 
 
 def exposition(status: Status) -> bytes:

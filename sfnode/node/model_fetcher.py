@@ -15,7 +15,7 @@ from sfnode.model_files import FetchedModel, PartialFile, pieces
 from sfnode.network import Pace, Wanted, sessions
 from sfnode.node.piece_fetcher import PieceFetcher
 from sfnode.reporter import Reporter, described_bytes, format_rate
-from sfnode.status import ModelProgress, ModelStage
+from sfnode.status import ModelProgress
 from sfnode.storage import disk
 
 RETRY_S = 30.0  # the disk is full or not writable: the operator may change that
@@ -66,7 +66,7 @@ class ModelFetcher:
         peers = f"from {givers} peer{'s' if givers != 1 else ''}: {sizes}, {format_rate(rate)}"
         text = f"fetching the model {peers}" if givers else f"waiting for a peer that has the model: {sizes}"
         return ModelProgress(
-            stage=ModelStage.FETCHING,
+            stage="fetching",
             text=text if self._has_room else "the disk has no room for the model",
             done_bytes=self._done_bytes,
             total_bytes=self._total_bytes,

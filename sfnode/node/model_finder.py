@@ -14,7 +14,7 @@ from sfnode.network import Pace, sessions
 from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.reporter import Reporter, described_bytes
 from sfnode.run import SharingOptions
-from sfnode.status import ModelProgress, ModelStage
+from sfnode.status import ModelProgress
 from sfnode.storage import disk
 
 _RESOLVING = "sfnode.model_files.resolve_process"
@@ -93,7 +93,7 @@ class ModelFinder:
 
     def _tell(self, text: str, done: int, total: int) -> None:
         shown = f"{text}: {described_bytes(done, total)}" if total else text
-        self._finding = ModelProgress(stage=ModelStage.FINDING, text=shown, done_bytes=done, total_bytes=total)
+        self._finding = ModelProgress(stage="finding", text=shown, done_bytes=done, total_bytes=total)
 
 
 def may_fetch(manifest: Manifest, options: SharingOptions) -> bool:

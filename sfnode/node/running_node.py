@@ -33,7 +33,7 @@ from sfnode.node.snapshot_files import FileFetcher, SnapshotFiles
 from sfnode.node.watching import NodeWatch
 from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
-from sfnode.status import ModelProgress, ModelStage
+from sfnode.status import ModelProgress
 from sfnode.storage import Store
 from sfnode.unexpected_errors import ENDINGS, Slips
 from sfnode.worker import NoiseBudget, Trainer
@@ -167,7 +167,7 @@ class RunningNode:
         if since_s is None:
             return self._model_finder.look()
         text = f"loading the model, {trio.current_time() - since_s:.0f} s"
-        return ModelProgress(stage=ModelStage.LOADING, text=text)
+        return ModelProgress(stage="loading", text=text)
 
     async def _handle_all(self) -> None:
         """Pass events and the time to the core. Events that arrived during a turn are taken together."""

@@ -3,7 +3,6 @@
 import json
 import time
 from dataclasses import dataclass, fields, is_dataclass
-from enum import StrEnum
 from typing import get_type_hints
 
 from protocol.errors import OperatorError
@@ -19,19 +18,13 @@ from sfnode.worker import TrainingStatistics
 _FRESH_S = 15.0  # a status older than this means that the daemon hangs
 
 
-class ModelStage(StrEnum):
-    """Names the stages of getting the model into the worker."""
-
-    FINDING = "finding"  # on this disk, at the hub or in a package; perhaps converted
-    FETCHING = "fetching"  # from the neighbours
-    LOADING = "loading"  # into the worker
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProgress:
-    """Holds the progress of one stage.
+    """Holds the progress of one stage of getting the model into the worker.
 
     Attributes:
+        stage: "finding", on this disk, at the hub or in a package, perhaps converted; "fetching", from the neighbours;
+            or "loading", into the worker.
         text: for people.
         done_bytes, total_bytes: of this stage; 0: not known.
         givers: neighbours that send pieces now.

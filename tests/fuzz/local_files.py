@@ -24,7 +24,7 @@ from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.saved_peers import decode_rows, encode_rows
-from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, learning, read_status
+from sfnode.status import ModelProgress, Status, StatusWords, learning, read_status
 from sfnode.storage import disk
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.stored_records import replay
@@ -112,7 +112,7 @@ def _disk_says(data: bytes) -> Iterator[None]:
 
 def status_seeds() -> Iterator[bytes]:
     """A snapshot in the far future (else it is too old by the time of the test), and some that are wrong."""
-    model = ModelProgress(stage=ModelStage.FETCHING, text="fetching", done_bytes=1, total_bytes=2)
+    model = ModelProgress(stage="fetching", text="fetching", done_bytes=1, total_bytes=2)
     status = changed(
         blank(Status), run="r", run_id="00", author="00", admission="open", loss=0.5, is_admitted=True,
         is_training=True, expects_peers=True, memory=MemoryState(bytes_max=1 << 29), model=model,
