@@ -34,11 +34,9 @@ export class AffordableDirections {
     const theirs = active.map(([author, intervalMs]) => Math.floor((intervalMs * directions) / this.#measured.get(author)));
     const tookMs = this.#tookMs;
     this.#tookMs = null;
-    if (theirs.length === 0) this.chosen = directions;
-    else if (tookMs !== null) {
-      const own = Math.floor((tookMs * directions) / this.chosen);
-      this.chosen = this.#fitting(lowerMedian([...theirs, own]), tookMs) * this.#method.shares;
-    }
+    if (tookMs === null) return;
+    const own = Math.floor((tookMs * directions) / this.chosen);
+    this.chosen = this.#fitting(lowerMedian([...theirs, own]), tookMs) * this.#method.shares;
   }
 
   /** Blocks of the next round. */

@@ -55,10 +55,8 @@ class AffordableDirections:
             for author in active
             if author in interval_ms
         ]
-        if not theirs:
-            self.chosen = method.directions
-        elif self.took_ms is not None and not self._is_looked_at:
-            own = self.took_ms * method.directions // self.chosen  # one author alone must not be the median
+        if self.took_ms is not None and not self._is_looked_at:
+            own = self.took_ms * method.directions // self.chosen  # no other author alone is the median
             self.chosen = self._fitting(median_low([*theirs, own]), self.took_ms) * method.shares
         self._is_looked_at = True
 

@@ -19,6 +19,7 @@ class StepClock:
     def __init__(self, manifest: Manifest, own: Author) -> None:
         self._own = own
         self._round_steps = manifest.method.local_steps
+        self._ahead = timings.ROUNDS_AHEAD_MAX * manifest.method.local_steps
         self._staleness = manifest.staleness
         self._steps = manifest.steps
         self._heard_ms: dict[Author, int] = {}
@@ -52,12 +53,12 @@ class StepClock:
         self._heard_ms[author] = self._met_ms[author] = now_ms
         self.affordable.hear(author, scalars)
 
-    def meet(self, highest: dict[Author, int], told: int, now_ms: int) -> None:
-        """Note who was at work before this node came: authors at most 64 rounds behind ``told``, the neighbours' step.
+    def meet(self, highest: dict[Author, int], neighbours: int, now_ms: int) -> None:
+        """Note who was at work before this node came; else the first author that is heard would be the median.
 
-        Without them, the first author that is heard would be the median.
+        ``neighbours``: lower median of the neighbours' frontiers, from which these authors are at most 64 rounds away.
         """
-        least = told - limits.STEPS_AHEAD_MAX * self._round_steps
+        least = neighbours - limits.STEPS_AHEAD_MAX * self._round_steps
         self._met_ms |= {author: now_ms for author, step in highest.items() if author != self._own and step >= least}
 
     def forget_others(self, authors: Container[Author]) -> None:
@@ -79,12 +80,9 @@ class StepClock:
         self._ready_since_ms = now_ms
 
     def frontier(self, highest: dict[Author, int], now_ms: int) -> int:
-        """Return the round of the lower median of the highest steps of the other authors heard within _HEARD_MS.
+        """Return the round of the lower median of the highest steps of the other authors who are at work.
 
-        If these are no more than half of those met within MET_MS_MIN, or some of their intervals, it is that of the
-        latter: an author who goes on while the others rest must not take them along. If there are none, it is that of
-        all other authors; without any, 0. It is the lower median because, of two others, the one that runs ahead must
-        not pull this node along.
+        Without any, of all others, or 0. By the lower median, the one of two others that runs ahead pulls nobody along.
         """
         return self._round_of(self._recent_steps(highest, now_ms) or self._other_steps(highest) or [0])
 
@@ -93,7 +91,7 @@ class StepClock:
 
         ``neighbours``: lower median of the neighbours' frontiers. It bounds pushed records, so that one liar does not
         move the bound. ``asked_step``: frontier of the one neighbour that a session asks, None for pushed records. It
-        replaces ``neighbours``, or the median of those heard of lately does; of none, the highest step of any author.
+        replaces ``neighbours``, or the median of those just heard does; of none, the highest step of any author.
         """
         heard, others = self._heard_steps(highest, now_ms), self._other_steps(highest)
         if asked_step is not None:
@@ -102,10 +100,7 @@ class StepClock:
         return max(self._round_of(heard or others or [0]), self.next_step, neighbours) + ahead
 
     def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
-        """Return whether most authors at work (as for `frontier`), or any once all are silent, did the last round.
-
-        This is for a node that contributes nothing itself. By the lower median, one author alone cannot end the run.
-        """
+        """Return whether most authors at work, or any once all are silent, did the last round; for a relay."""
         steps = self._recent_steps(highest, now_ms) or [max(self._other_steps(highest), default=-1)]
         return self._round_of(steps) >= self._steps - self._round_steps
 
@@ -131,7 +126,10 @@ class StepClock:
         return [step for author, step in highest.items() if author != self._own]
 
     def _recent_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
-        """Return the highest steps of the other authors heard of lately; of all met, if some are, but not most."""
+        """Return the highest steps of the other authors heard within _HEARD_MS; of all met, if some were, but not most.
+
+        One who goes on while the others rest, or need minutes for a step, must not take them along.
+        """
         heard, met = self._heard_steps(highest, now_ms), []
         for author, met_ms in self._met_ms.items():
             wanted_ms = timings.AT_WORK_INTERVALS * self._interval_ms.get(author, 0)
@@ -141,11 +139,8 @@ class StepClock:
 
     def _heard_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
         """Return the highest steps of the other authors heard of within _HEARD_MS."""
-        return [
-            step
-            for author, step in highest.items()
-            if author != self._own and now_ms - self._heard_ms.get(author, -_HEARD_MS - 1) <= _HEARD_MS
-        ]
+        heard = (author for author, heard_ms in self._heard_ms.items() if now_ms - heard_ms <= _HEARD_MS)
+        return [highest[author] for author in heard if author in highest]
 
     def try_start(self, highest: dict[Author, int], now_ms: int, *, has_company: bool = False) -> int | None:
         """Return the step to start now, or None while the node has to wait. A returned step counts as started.
@@ -156,8 +151,7 @@ class StepClock:
         self.next_step = max(self.next_step, self.frontier(highest, now_ms))
         if self.is_finished:
             return None
-        if self._ready_since_ms is None:
-            self._ready_since_ms = now_ms
+        self._ready_since_ms = now_ms if self._ready_since_ms is None else self._ready_since_ms
         # SPEC 9.1.1: who is active, and how many of them lack step t - K (1 + staleness).
         needed = self.next_step - self._round_steps * (1 + self._staleness)
         oldest_active = needed - self._round_steps * timings.ACTIVE_WINDOW_STEPS
@@ -168,7 +162,9 @@ class StepClock:
             self._half_ms = now_ms
         # SPEC 9.1.2: wait long for half of the authors, a twentieth of a step for the others. Paces are measured up to
         # half of the authors, so one that always answers just before a limit cannot raise it.
-        self._due_ms = self._ready_since_ms + (self.grace_ms() if is_half_there else self.wait_limit_ms())
+        pace_ms = median(self._paces_ms) if self._paces_ms else timings.STEP_WAIT_MS_START
+        wait_ms = int(pace_ms / timings.STEP_GRACE_PART) if is_half_there else self.wait_limit_ms()
+        self._due_ms = self._ready_since_ms + wait_ms
         if behind and now_ms < self._due_ms:
             return None
         self._due_ms = None
@@ -177,7 +173,9 @@ class StepClock:
         if self._half_ms is not None and self._started_ms is not None:
             self._paces_ms.append(self._half_ms - self._started_ms)
         self._started_ms, self._half_ms = now_ms, None
-        self.affordable.choose(self._interval_ms, [each for each in active if highest[each] <= self._furthest_honest])
+        self.affordable.choose(
+            self._interval_ms, [each for each in active if highest[each] <= self.next_step + self._ahead]
+        )
         return self.next_step
 
     def rest_ms(self, now_ms: int) -> int:
@@ -192,21 +190,11 @@ class StepClock:
         wanted = int(timings.STEP_WAIT_FACTOR * median(self._paces_ms))
         return max(timings.STEP_WAIT_MS_MIN, min(timings.STEP_WAIT_MS_MAX, wanted))
 
-    def grace_ms(self) -> int:
-        """Return the longest wait for the rest once half are there, which bounds the cost of authors always late."""
-        pace_ms = median(self._paces_ms) if self._paces_ms else timings.STEP_WAIT_MS_START
-        return int(pace_ms / timings.STEP_GRACE_PART)
-
-    @property
-    def _furthest_honest(self) -> int:
-        """Return the highest step of authors who count: others signed theirs ahead of time, and have no pace."""
-        return self.next_step + self._round_steps * timings.ROUNDS_AHEAD_MAX
-
     def _is_far_ahead(self, highest: dict[Author, int], now_ms: int, has_company: bool) -> bool:
         """Return whether this node would run away from a slower majority that is at work (SPEC 9.1.4).
 
-        An author is at work while it has been silent for less than AT_WORK_INTERVALS of its own usual intervals. While
-        none is, a neighbour with work may be about to send its first update, and is waited for once.
+        An author is at work while it has been silent for less than AT_WORK_INTERVALS of its usual intervals, unless it
+        signs far ahead. While none is, a neighbour with work may be about to send its first update: it waits once.
         """
         at_work: list[int] = []
         for author, heard_ms in self._heard_ms.items():
@@ -214,15 +202,14 @@ class StepClock:
             if author in self._interval_ms:
                 wanted_ms = timings.AT_WORK_INTERVALS * self._interval_ms[author]
                 patience_ms = max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, wanted_ms))
-            is_honest = author != self._own and highest.get(author, self._steps) <= self._furthest_honest
-            if is_honest and now_ms - heard_ms <= patience_ms:
+            if author in highest and now_ms - heard_ms <= patience_ms:
                 at_work.append(highest[author])
-        ahead = self._round_steps * timings.ROUNDS_AHEAD_MAX
+        at_work = [step for step in at_work if step <= self.next_step + self._ahead]
         if at_work:
             self._alone = None
-            return self.next_step > median_low([*at_work, self.next_step]) + ahead
+            return self.next_step > median_low([*at_work, self.next_step]) + self._ahead
         if not has_company:
             return False
         self._alone = self._alone or (now_ms, self.next_step)
         since_ms, step = self._alone
-        return self.next_step > step + ahead and now_ms - since_ms < timings.STEP_WAIT_MS_MAX
+        return self.next_step > step + self._ahead and now_ms - since_ms < timings.STEP_WAIT_MS_MAX

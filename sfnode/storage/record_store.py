@@ -90,7 +90,7 @@ class Store(StoredRecords):
     def reserve_step(self, step: int) -> None:
         """Record durably that ``step`` may be signed, and nothing before it ever again.
 
-        A file beside the database holds it, too: without it, a node that has lost its database would sign steps again
+        A file of its own holds it, too: without it, a node that has lost its database would sign steps again
         that others have, and both updates of a slot are void.
         """
         self._set_fact("reserved_step", str(step), is_durable=True)

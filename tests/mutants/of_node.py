@@ -286,6 +286,31 @@ CLOCK = (
         ),
     ),
     Mutant(
+        name="one-who-goes-on-leads-those-who-rest",
+        breaks="authors who have been silent for a minute do not count: one key ends the run for them",
+        edits=(Edit(_CLOCK, "StepClock._recent_steps", "met if heard and 2 * len(heard) <= len(met) else ", ""),),
+        detector=Tests(
+            (
+                "tests/protocol/test_clock.py::"
+                "test_frontier__one_goes_on_while_the_others_rest__takes_nobody_along_for_ten_minutes",
+            )
+        ),
+    ),
+    Mutant(
+        name="a-newcomer-meets-nobody",
+        breaks="a newcomer follows the first author that it hears, wherever that one is",
+        edits=(Edit(_NODE, "Node.handle", "if not self._has_met and (", "if False and ("),),
+        detector=Tests(("tests/conformance/test_vectors.py",)),
+    ),
+    Mutant(
+        name="one-slow-author-holds-two-up",
+        breaks="a node does not count itself among those at work",
+        edits=(Edit(_CLOCK, "StepClock._is_far_ahead", "[*at_work, self.next_step]", "at_work"),),
+        detector=Tests(
+            ("tests/protocol/test_clock.py::test_clock__one_of_two_others_is_slow__goes_on_with_the_other",)
+        ),
+    ),
+    Mutant(
         name="fits-into-what-the-others-measure",
         breaks="nodes fit into the others' rounds as they are, not as whole ones: all measure less and less",
         edits=(
@@ -391,7 +416,9 @@ END = (
     Mutant(
         name="late-author-is-waited-for-like-all",
         breaks="one author that stays two rounds behind makes every step three times as long",
-        edits=(Edit(_CLOCK, "StepClock.try_start", "self.grace_ms() if is_half_there else ", ""),),
+        edits=(
+            Edit(_CLOCK, "StepClock.try_start", "int(pace_ms / timings.STEP_GRACE_PART) if is_half_there else ", ""),
+        ),
         detector=Tests(
             ("tests/protocol/test_clock.py::test_clock__one_author_is_late_in_every_round__costs_the_rest_a_twentieth",)
         ),

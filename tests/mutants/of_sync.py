@@ -43,6 +43,12 @@ DIALOGUE = (
         detector=Tests((_SYNC_TESTS + "test_sync__two_hundred_authors__come_in_pages",)),
     ),
     Mutant(
+        name="equal-hashes-are-equal-payloads",
+        breaks="nodes that hold two payloads with one hash, found by their author, stay apart for good",
+        edits=(Edit(_SYNC, "SyncSession._missing", "missing = their_valid\n", "pass\n"),),
+        detector=Tests(("tests/conformance/test_vectors.py",)),
+    ),
+    Mutant(
         name="payloads-not-compared",
         breaks="two nodes that hold different payloads in the same slots find nothing missing",
         edits=(
@@ -254,7 +260,7 @@ SESSIONS = (
             Edit(
                 "protocol.node.step_clock",
                 "StepClock.horizon",
-                "max(self.frontier(highest, now_ms), self.next_step, neighbours) + ahead",
+                "max(self._round_of(heard or others or [0]), self.next_step, neighbours) + ahead",
                 "self.next_step",
             ),
         ),

@@ -162,6 +162,28 @@ def test_frontier__authors_silent_for_long__do_not_count_while_others_are_heard(
     assert listening.frontier({A: 30, B: 3, C: 3}, 100_001 + 60_000) == 3  # nobody was heard: all count
 
 
+def test_frontier__one_goes_on_while_the_others_rest__takes_nobody_along_for_ten_minutes() -> None:
+    """A fault once: one key ended a run for all whose authors were silent for 61 s."""
+    resting = clock()
+    for author in (A, B, C):
+        resting.hear(author, ONE, 0)
+    resting.hear(C, ONE, 61_000)
+    highest = {A: 9, B: 9, C: 39}
+    assert resting.frontier(highest, 61_000) == 9
+    resting.hear(C, ONE, 599_000)
+    assert resting.frontier(highest, timings.MET_MS_MIN) == 9
+    assert resting.frontier(highest, timings.MET_MS_MIN + 1) == 39
+
+
+def test_frontier__newcomer_hears_one_author_first__the_others_that_it_met_count() -> None:
+    new = clock()
+    highest = {A: 9, B: 9, C: 39}
+    new.hear(C, ONE, 0)
+    assert new.frontier(highest, 0) == 39
+    new.meet(highest, 9, 0)
+    assert new.frontier(highest, 0) == 9
+
+
 def test_frontier__between_rounds__is_rounded_down_to_one() -> None:
     assert clock(local_steps=4).frontier({A: 8}, 0) == 8
     assert clock(local_steps=4).frontier({A: 11}, 0) == 8
@@ -270,3 +292,14 @@ def test_clock__majority_leaves__goes_on_alone_after_its_patience() -> None:
     left_behind.resume_after(20 + timings.ROUNDS_AHEAD_MAX + 2)
     assert left_behind.try_start(others, 2_000) is None
     assert left_behind.try_start(others, 1_000 + timings.STEP_WAIT_MS_START + 1) is not None
+
+
+def test_clock__one_of_two_others_is_slow__goes_on_with_the_other() -> None:
+    """A fault once: one key of three held the two others up, 48 times slower."""
+    quick = long_run_clock()
+    quick.resume_after(30)
+    for author in (A, B):
+        quick.hear(author, ONE, 0)
+    assert quick.try_start({A: 30, B: 3}, 1) == 31
+    quick.step_finished(2, is_measured=True)
+    assert quick.try_start({A: 90, B: 3}, 3) is None  # A signs ahead of time: B is all that is at work

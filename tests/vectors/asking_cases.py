@@ -121,9 +121,9 @@ def _payloads() -> Iterator[Case]:
     assert payload_hash(equal[0].record) == payload_hash(equal[1].record) == bytes.fromhex("002621f3e76481a0")
     later = [EnvelopeCodec(_WIDE).seal(_AUTHOR, step, (1,) * 8).record for step in (3, 4)]
     there = ledger_of(_WIDE, [equal[1].record, *later])
-    void = EnvelopeCodec(_WIDE).seal(_AUTHOR, 4, (2,) * 8).record
-    for name, more in {"": [], ", and a void slot here": [void]}.items():
-        asker = _compared(Asking(_WIDE, [equal[0].record, *later, *more]), there)
+    twin = EnvelopeCodec(_WIDE).seal(_AUTHOR, 4, (2,) * 8).record
+    for name, also in {"": [], ", and a void slot here": [twin]}.items():
+        asker = _compared(Asking(_WIDE, [equal[0].record, *later, *also]), there)
         yield asker.case(f"two payloads with one hash{name}", "wide")
     for name, length in {"none": 0, "one too few": 16, "one too many": 32, "half of one more": 28}.items():
         asker = Asking(EXAMPLE, mine).hear(_head(other)).hear_all(other, requests_max=3)

@@ -38,6 +38,7 @@ def stories_of_directions() -> Iterator[Story]:
     yield told.tick(9_200)
 
     yield _of_several()
+    yield _ahead_of_time()
     yield _inactive()
     yield _more_and_less()
     yield _skipped_between()
@@ -71,15 +72,24 @@ def _of_several() -> Story:
     told.push(10, X, *(_update(author, 0, 4 if author == 3 else 8) for author in (1, 2, 3, 4)))
     for author, interval_ms in ((1, 1_000), (2, 2_000), (3, 3_000), (4, 9_000)):
         told.push(10 + interval_ms, X, _update(author, 2, 4 if author == 3 else 8))
-    return told.estimated(10_010, 0).ticks(10_100)
+    return told.estimated(10_010, 0).estimated(20_010, 2).ticks(20_100)
+
+
+def _ahead_of_time() -> Story:
+    """Steps 40, 42 and 44 within 20 ms, where it and another author are at 0: more than eight rounds ahead."""
+    told = Story("an author who signs far ahead does not count", SLICED).tick(0).join(5, X).same(6, X)
+    told.worker_ready(10).push(15, X, _update(2, 0)).push(20, X, _update(1, 40)).push(30, X, _update(1, 42)).push(
+        40, X, _update(1, 44)
+    )
+    return told.estimated(1_010, 0).ticks(1_100)
 
 
 def _inactive() -> Story:
-    """Two quick authors are further than two rounds behind what is needed: two slow ones are active."""
+    """Three quick authors are further than two rounds behind what is needed: two slow ones are active."""
     told = Story("authors who are not active do not count", SLICED, reserved_step=20).tick(0).join(5, X).same(6, X)
     told.worker_ready(10)
     for now_ms, step in ((100, 0), (300, 2)):
-        told.push(now_ms, X, _update(1, step), _update(2, step))
+        told.push(now_ms, X, *(_update(author, step) for author in (1, 2, 5)))
     for now_ms, step in ((1_000, 22), (5_000, 24)):
         told.push(now_ms, X, _update(3, step), _update(4, step))
     return told.estimated(8_010, 22).ticks(8_100)

@@ -98,7 +98,10 @@ def _waiting() -> Iterator[Story]:
     yield _quick_ones()
     yield _slow_ones()
     yield _majority_leaves()
-    yield _slow_one()
+    yield _one_of_three("of three at work one is slow: the two others go on", 18, 19)
+    yield _one_of_three("of three at work one signs far ahead: the slow one is waited for", 38, 39)
+    yield _rest("most rest who took 100 s for a step: they count for 800 s", 100_000, 800_000)
+    yield _rest("most rest who took 500 s for a step: they count for an hour", 500_000, 3_600_000)
 
     told = Story(
         "in rounds of four steps all of this counts in rounds", ROUNDS, held=[seal(ROUNDS, 1, 4)], reserved_step=12
@@ -199,11 +202,19 @@ def _majority_leaves() -> Story:
     return told.worker_ready(3_100).ticks(3_150, 9_000, 11_000, 11_001)
 
 
-def _slow_one() -> Story:
-    held = [*(own(step) for step in range(20)), seal(EXAMPLE, 1, 18), seal(EXAMPLE, 2, 3)]
-    told = Story("of three at work one is slow: the two others go on", EXAMPLE, held=held, reserved_step=19)
-    told.tick(0).join(0, X).same(5, X).push(1_000, X, seal(EXAMPLE, 1, 19), seal(EXAMPLE, 2, 4))
-    return told.worker_ready(1_100).ticks(1_150)
+def _one_of_three(name: str, held_step: int, step: int) -> Story:
+    held = [*(own(step) for step in range(20)), seal(EXAMPLE, 1, held_step), seal(EXAMPLE, 2, 3)]
+    told = Story(name, EXAMPLE, held=held, reserved_step=19).tick(0).join(0, X).same(5, X)
+    return told.push(1_000, X, seal(EXAMPLE, 1, step), seal(EXAMPLE, 2, 4)).worker_ready(1_100).ticks(1_150)
+
+
+def _rest(name: str, interval_ms: int, patience_ms: int) -> Story:
+    """Three authors were heard of twice; then a fourth goes on alone."""
+    told = Story(name, EXAMPLE, is_training=False).tick(0).join(10, X).same(20, X)
+    for number in range(2):
+        told.push(1_000 + number * interval_ms, X, *(seal(EXAMPLE, author, number) for author in (1, 2, 3)))
+    over_ms = 1_000 + interval_ms + patience_ms
+    return told.push(over_ms - 20_000, X, seal(EXAMPLE, 4, 30)).ticks(over_ms, over_ms + 2_100)
 
 
 # --- 9.1.3, 9.1.5: where it goes on, and where it ends
@@ -244,6 +255,11 @@ def _jumping() -> Iterator[Story]:
     full = [seal(EXAMPLE, author, step) for author, step in ((1, 4), (2, 6), (3, 5), (4, 5), (5, 30))]
     told.tick(0).join(10, X).worker_ready(15).push(20, X, full[-1])
     yield told.catch_up(30, X, ledger_of(EXAMPLE, full)).tick(2_100)
+
+    held = [seal(ROUNDS, 1, 0), seal(ROUNDS, 2, 0), seal(ROUNDS, 3, 300)]
+    told = Story("a newcomer meets nobody more than 64 rounds behind", ROUNDS, held=held, is_training=False)
+    told.tick(0).join(10, X).same(20, X, step=300).push(1_000, X, seal(ROUNDS, 4, 320))
+    yield told.tick(2_100)
 
     told = Story("a relay has finished when it is live and most have done the last round", SHORT, is_training=False)
     told.tick(0).join(10, X).push(20, X, seal(SHORT, 1, 2), seal(SHORT, 2, 1)).same(30, X)

@@ -4,30 +4,25 @@ import { of } from "./table.mjs";
 
 export const SWITCHES_OF_NODE_SETS = [
   ...of("node_clock.mjs", "traces_horizon.json", [
-    [
-      "7.3.3",
-      "the frontier",
-      "Math.max(this.frontier(highest, nowMs), this.nextStep, told)",
-      "Math.max(this.nextStep, told)",
-    ],
-    ["7.3.3", "the own next step", "nowMs), this.nextStep, told) + ahead", "nowMs), told) + ahead"],
+    ["7.3.3", "the frontier", "Math.max(this.#middle(this.#heardSteps(highest, nowMs), highest), ", "Math.max("],
+    ["7.3.3", "the own next step", "highest), this.nextStep, told) + ahead", "highest), told) + ahead"],
     [
       "7.3.3",
       "the step of the neighbour that is pulled from",
-      "Math.max(told, this.#furthest(highest, nowMs))",
-      "this.#furthest(highest, nowMs)",
+      "Math.max(told, this.#furthest(this.#heardSteps(highest, nowMs), highest))",
+      "this.#furthest(this.#heardSteps(highest, nowMs), highest)",
     ],
-    ["7.3.3", "the highest step held, once all are silent", "Math.max(told, this.#furthest(highest, nowMs))", "told"],
+    ["7.3.3", "the highest step held, once all are silent", "Math.max(told, this.#furthest(this.#heardSteps(highest, nowMs), highest))", "told"],
     [
       "7.3.3",
       "it counts only once all are silent",
-      "if (heard.length > 0) return this.#roundOf(lowerMedian(heard));\n    return Math.max(-1,",
+      "if (steps.length > 0) return this.#roundOf(lowerMedian(steps));\n    return Math.max(-1,",
       "return Math.max(-1,",
     ],
-    ["7.3.3", "counted in rounds", "this.#limits.STEPS_AHEAD_MAX * this.#round", "this.#limits.STEPS_AHEAD_MAX"],
+    ["7.3.3", "counted in rounds", "ahead = this.#limits.STEPS_AHEAD_MAX * this.#round", "ahead = this.#limits.STEPS_AHEAD_MAX"],
   ]),
   ...of("node_core.mjs", "traces_horizon.json", [
-    ["7.3.3", "the neighbours' steps, of what is pushed", "this.#nowMs, this.sync.stepTold)", "this.#nowMs, -1)"],
+    ["7.3.3", "the neighbours' steps, of what is pushed", "this.#nowMs, this.sync.stepTold) :", "this.#nowMs, -1) :"],
     [
       "7.3.3",
       "none before the node is live",

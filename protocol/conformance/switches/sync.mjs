@@ -164,7 +164,7 @@ const ASKING = [
       "session === null || session.number !== reply.fields.request",
       "session === null",
     ],
-    ["8.4.3 UNREQUESTED", "any number of authors in a span", "listed <= this.#run.manifest.authors_max", "true"],
+    ["8.4.4", "any number of authors in a span", "listed > this.#run.manifest.authors_max", "false"],
     ["8.4.3 UNREQUESTED", "any number of statements", "listed <= 2 * this.#ledger.roster.statementsMax", "true"],
     ["8.4.4", "payloads are not compared", "missing.length === 0 && hasCommon && ", "false && "],
     ["8.4.4", "equal hashes are equal payloads", "missing.length === 0 && !this.isFailed && !isVoidHere", "false"],
