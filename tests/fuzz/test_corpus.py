@@ -140,7 +140,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("ledger", _replaced("protocol.state.replica.Coefficients.remove", _nothing)),
     ("ledger", _replaced("protocol.ledger.ledger.Ledger.has_room_for", lambda self, author: True)),
     ("answer", _replaced("protocol.sync.anti_entropy.islice", lambda items, count: items)),
-    ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._differing", lambda *_: 0)),
+    ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._differing", lambda *_: 1)),
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._release", _nothing)),
     ("node", _replaced("protocol.node.intake.Intake.keep", _nothing)),
     ("node", _replaced("protocol.sync.comparison_schedule.Synchroniser.tick", _nothing)),
