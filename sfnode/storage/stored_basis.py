@@ -72,4 +72,8 @@ def _decode(manifest: Manifest, data: bytes, origin: Path | str) -> BasisContent
     try:
         return basis_file.decode_basis_untrusted(manifest, data)
     except Reject as reject:
-        raise OperatorError(f"{origin} is not the run's basis: {reject.detail}. Get the file again") from None
+        if hashlib.sha256(data).hexdigest() == manifest.method.basis_sha256:
+            raise OperatorError(
+                f"{origin} was made with another release of sfnode: {reject.detail}. Use that one, or make the run anew"
+            ) from None
+        raise OperatorError(f"{origin} is not the run's basis: {reject.detail}. Get the file again (--basis)") from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,6 +166,10 @@ def test_basis_file__missing_or_not_the_runs__operator_error(
     assert files.find(signed.manifest, signed.manifest.method.basis_sha256) is None
     with pytest.raises(OperatorError, match="the sender is not the run's basis"):
         DataDirectory(tmp_path).basis.store(signed.manifest, data[::-1], origin="the sender")
+    other = b"sfnode/basis/3\0" + data[15:]
+    named = replace(signed.manifest.method, basis_sha256=hashlib.sha256(other).hexdigest())
+    with pytest.raises(OperatorError, match=r"this was made with another release of sfnode: .* make the run anew"):
+        read_bases(replace(signed.manifest, method=named), other)
     with pytest.raises(OperatorError, match="a published basis, and it is not here"):
         read_bases(signed.manifest, None)
     assert list(tmp_path.iterdir()) == []
