@@ -176,6 +176,21 @@ def test_end__neighbour_lies_for_ever__is_given_up_after_half_an_hour() -> None:
     assert ending(held).is_given_up and not ending(held).is_over
 
 
+def test_end__neighbour_lies_and_there_is_more_and_more_to_sum__half_an_hour_does_not_begin_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fault once: an author who made old slots void every 25 minutes kept all others for two hours."""
+    held = finished(X)
+    for now_ms in range(1_000, timings.END_WAIT_MS_MAX, 100_000):
+        same(held, X, 0, now_ms)
+        with monkeypatch.context() as busy:
+            busy.setattr(type(held.replica), "is_summed", property(lambda _replica: False))
+            held.handle(Ticked(), now_ms + 50_000)
+            assert not ending(held).is_given_up and distance(held) == 0
+    held.handle(Ticked(), timings.END_WAIT_MS_MAX + 1_000)
+    assert ending(held).is_given_up
+
+
 def test_end__restarted_after_its_last_round_and_nobody_answers__is_given_up_after_half_an_hour_too() -> None:
     """A fault once: as it was never live it counted as catching up, and the half hour did not begin."""
     silent_ms = timings.FIRST_SYNC_TIMEOUT_MS
