@@ -166,4 +166,5 @@ def decode_run_file(path: Path) -> SignedManifest:
         found = read_bytes(path, "the run file").removeprefix(BOM_UTF8)  # which Windows may add, with its line ends
         return decode_run_untrusted(found.replace(b"\r\n", b"\n"))
     except Reject as reject:
-        raise OperatorError(f"run file {path}: {reject.detail}") from None
+        advice = ". Put the owner's run file in its place" if path.name == MANIFEST_FILE else ""
+        raise OperatorError(f"run file {path}: {reject.detail}{advice}") from None

@@ -10,7 +10,7 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 42_465,  # who counts as at work; payloads of one hash; lost ledgers, killed writes, threads, bad calls
+    "lines": 42_466,  # who counts as at work; payloads of one hash; lost ledgers, killed writes, threads, bad calls
     "exported_names": 454,  # Basis: each tensor of a dense core has a U of its own
     "init_lines": 509,  # Basis; five of them for each face that imports late, so that commands start at once
     "import_share": 7.98,  # four import lines more, for files split at what people look for, of 115 lines fewer

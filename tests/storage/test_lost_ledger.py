@@ -1,4 +1,4 @@
-"""A node whose database is lost or older than its last update signs no step again: both updates would be void."""
+"""A data directory that has lost its database, or a part of it: no step is signed again; errors say what to do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.record_store import Store
@@ -48,3 +49,13 @@ def test_reservation__file_beside_the_ledger_is_damaged__that_in_the_ledger_hold
     DataDirectory(tmp_path).reserved_file.write_bytes(content)
     with closing(Store(DataDirectory(tmp_path), SIGNED)) as store:
         assert store.reserved_step == 7
+
+
+def test_manifest__damaged__error_says_what_to_put_in_its_place(tmp_path: Path) -> None:
+    reserve(tmp_path, 0)
+    directory = DataDirectory(tmp_path)
+    directory.manifest_file.write_bytes(b"?")
+    with pytest.raises(OperatorError, match=r"manifest.run: not a run file.*Put the owner's run file in its place"):
+        directory.signed_manifest()
+    directory.manifest_file.write_bytes(SIGNED.encode())
+    assert directory.signed_manifest() == SIGNED
