@@ -93,11 +93,11 @@ class StepClock:
         move the bound. ``asked_step``: frontier of the one neighbour that a session asks, None for pushed records. It
         replaces ``neighbours``, or the median of those just heard does; of none, the highest step of any author.
         """
-        heard, others = self._heard_steps(highest, now_ms), self._other_steps(highest)
+        heard = self._heard_steps(highest, now_ms)  # each message asks: look at all authors only if nobody was heard
         if asked_step is not None:
-            neighbours = max(asked_step, self._round_of(heard or [max(others, default=-1)]))
+            neighbours = max(asked_step, self._round_of(heard or [max(self._other_steps(highest), default=-1)]))
         ahead = limits.STEPS_AHEAD_MAX * self._round_steps
-        return max(self._round_of(heard or others or [0]), self.next_step, neighbours) + ahead
+        return max(self._round_of(heard or self._other_steps(highest) or [0]), self.next_step, neighbours) + ahead
 
     def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
         """Return whether most authors at work, or any once all are silent, did the last round; for a relay."""

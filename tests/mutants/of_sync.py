@@ -260,7 +260,7 @@ SESSIONS = (
             Edit(
                 "protocol.node.step_clock",
                 "StepClock.horizon",
-                "max(self._round_of(heard or others or [0]), self.next_step, neighbours) + ahead",
+                "max(self._round_of(heard or self._other_steps(highest) or [0]), self.next_step, neighbours) + ahead",
                 "self.next_step",
             ),
         ),

@@ -142,6 +142,7 @@ class ClockMachine(RuleBasedStateMachine):
         assert step % self.round_steps == 0 and 0 <= step < STEPS
         surely, perhaps = self._at_work(SURELY_AT_WORK_MS), self._at_work(PERHAPS_AT_WORK_MS)
         ahead = timings.ROUNDS_AHEAD_MAX * self.round_steps
+        assert not surely or step <= max(perhaps) + ahead
         if surely and surely == perhaps and surely[-1] <= step + ahead:  # else some sign ahead of time
             assert step <= median_low([*surely, step]) + ahead
         self.never_again, self.running = step, step
@@ -149,9 +150,7 @@ class ClockMachine(RuleBasedStateMachine):
     def _check_wait(self, step: int) -> None:
         """Only for an active author who is behind, and not beyond the limit; or to stay near the others."""
         assert self.asked_ms is not None
-        paces_ms = self.clock._paces_ms or [timings.STEP_WAIT_MS_START]
-        grace_ms = int(median(paces_ms) / timings.STEP_GRACE_PART)
-        limit_ms = grace_ms if self._is_half_there(step) else self.clock.wait_limit_ms()
+        limit_ms = self._grace_ms() if self._is_half_there(step) else self.clock.wait_limit_ms()
         is_in_time = self.now_ms - self.asked_ms < limit_ms
         perhaps = self._at_work(PERHAPS_AT_WORK_MS)
         is_ahead = bool(perhaps) and step > min(perhaps) + timings.ROUNDS_AHEAD_MAX * self.round_steps
@@ -159,6 +158,10 @@ class ClockMachine(RuleBasedStateMachine):
 
     def _is_somebody_behind(self, step: int) -> bool:
         return self._behind(step) > 0
+
+    def _grace_ms(self) -> int:
+        """SPEC 9.1.2: a twentieth of the pace, of which a rest is a part."""
+        return int(median(self.clock._paces_ms or [timings.STEP_WAIT_MS_START]) / timings.STEP_GRACE_PART)
 
     def _is_half_there(self, step: int) -> bool:
         """Of the active authors, this node among them."""
@@ -194,7 +197,7 @@ class ClockMachine(RuleBasedStateMachine):
                 return
             self.asked_ms = None
             if self.clock.try_start(self.highest, self.now_ms) is None:
-                self.now_ms += timings.STEP_WAIT_MS_MAX
+                self.now_ms += max(timings.STEP_WAIT_MS_MAX, self._grace_ms())
                 assert self.clock.try_start(self.highest, self.now_ms) is not None or self.clock.is_finished
             self.clock.step_finished(self.now_ms, is_measured=True)
 
