@@ -142,7 +142,7 @@ export class StepClock {
     const { behind, active } = this.#active(highest);
     const isHalfThere = 2 * (active.length - behind + 1) >= active.length + 1; // this node is there itself
     if (isHalfThere) this.#halfMs ??= nowMs;
-    const limitMs = isHalfThere ? this.#graceMs() : this.#waitMs();
+    const limitMs = Math.min(isHalfThere ? this.#graceMs() : this.#waitMs(), this.#limits.STEP_WAIT_MS_MAX);
     if (behind > 0 && nowMs < this.#doneMs + limitMs) return null;
     if (this.#isFarAhead(highest, nowMs, hasCompany)) return null;
     if (this.#halfMs !== null && this.#startedMs !== null) {

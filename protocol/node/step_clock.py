@@ -164,7 +164,7 @@ class StepClock:
         # half of the authors, so one that always answers just before a limit cannot raise it.
         pace_ms = median(self._paces_ms) if self._paces_ms else timings.STEP_WAIT_MS_START
         wait_ms = int(pace_ms / timings.STEP_GRACE_PART) if is_half_there else self.wait_limit_ms()
-        self._due_ms = self._ready_since_ms + wait_ms
+        self._due_ms = self._ready_since_ms + min(wait_ms, timings.STEP_WAIT_MS_MAX)
         if behind and now_ms < self._due_ms:
             return None
         self._due_ms = None

@@ -161,7 +161,8 @@ class ClockMachine(RuleBasedStateMachine):
 
     def _grace_ms(self) -> int:
         """SPEC 9.1.2: a twentieth of the pace, of which a rest is a part."""
-        return int(median(self.clock._paces_ms or [timings.STEP_WAIT_MS_START]) / timings.STEP_GRACE_PART)
+        pace_ms = median(self.clock._paces_ms or [timings.STEP_WAIT_MS_START])
+        return int(min(pace_ms / timings.STEP_GRACE_PART, timings.STEP_WAIT_MS_MAX))
 
     def _is_half_there(self, step: int) -> bool:
         """Of the active authors, this node among them."""

@@ -96,6 +96,18 @@ def test_clock__one_author_is_late_in_every_round__costs_the_rest_a_twentieth(ot
     assert now_ms <= 1.05 * 100 * 100 + 2 * timings.STEP_WAIT_MS_START // timings.STEP_GRACE_PART
 
 
+def test_clock__rest_of_hours_in_its_first_steps__waits_no_longer_than_the_limit_for_the_slower_half() -> None:
+    """A bug once: the rest was the pace, and a twentieth of five hours is a quarter of one."""
+    rested = clock(staleness=0)
+    assert rested.try_start({}, 0) == 0
+    rested.step_finished(18_000_000, is_measured=True)
+    assert rested.try_start({A: 0}, 18_000_000) == 1
+    rested.step_finished(18_001_000, is_measured=True)
+    others = {A: 1, B: 0}
+    assert rested.try_start(others, 18_001_000 + timings.STEP_WAIT_MS_MAX - 1) is None
+    assert rested.try_start(others, 18_001_000 + timings.STEP_WAIT_MS_MAX) == 2
+
+
 @pytest.mark.parametrize(("pace_ms", "limit_ms"), [(10, 200), (300, 600), (50_000, 30_000)])
 def test_wait_limit__after_steps_of_one_pace__is_twice_that_within_bounds(pace_ms: int, limit_ms: int) -> None:
     paced = clock()

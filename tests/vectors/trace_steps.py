@@ -93,6 +93,11 @@ def _waiting() -> Iterator[Story]:
     told.push(15_000, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(20_000, 0).estimated(40_000, 1)
     yield told.ticks(40_100, 69_999, 70_000)
 
+    told = Story("it waits 30 s at the most, for the slower half too", CURRENT).tick(0).worker_ready(0).join(10, X)
+    told.same(10, X).push(3_600_000, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(3_600_500, 0)
+    told.push(7_200_000, X, seal(CURRENT, 1, 1), seal(CURRENT, 2, 1)).estimated(7_200_500, 1)
+    yield told.ticks(7_201_000, 7_230_499, 7_230_500)
+
     yield _fast_node()
     yield _heard_once()
     yield _quick_ones()
