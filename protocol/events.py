@@ -42,10 +42,14 @@ class MessageArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateFinished:
-    """The worker measured the round that starts at ``step``."""
+    """The worker measured the round that starts at ``step``.
+
+    ``was_delayed``: it did something else before, so that its time says nothing about what it can measure.
+    """
 
     step: int
     scalars: tuple[int, ...]
+    was_delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,9 +81,9 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
 @cache
 def _converter(declared: Any) -> _Converter:
     """Return the function that makes a value of the declared type; cached, so that each type is inspected once."""
+    bound: Bound | None = None
     if get_origin(declared) is Annotated:
-        kind, bound = get_args(declared)[:2]
-        return _bounded(kind, bound)
+        declared, bound = get_args(declared)[:2]
     if isinstance(declared, NewType):
         return _converter(declared.__supertype__)
     if isinstance(declared, types.UnionType):  # the only union in use is "X | None"
@@ -93,25 +93,12 @@ def _converter(declared: Any) -> _Converter:
         return _dataclass_converter(declared)
     if get_origin(declared) is tuple:
         item = _converter(get_args(declared)[0])
-        return lambda data, where: _convert_tuple(item, data, where, None)
+        return lambda data, where: _convert_tuple(item, data, where, bound)
     if issubclass(declared, Enum):
         return lambda data, where: _convert_enum(declared, data, where)
     if hasattr(declared, "__fspath__"):  # a path of this machine, whose own processes talk to each other
         return lambda data, where: declared(_convert_scalar(str, data, where))
-    return lambda data, where: _convert_scalar(declared, data, where)
-
-
-def _bounded(kind: Any, bound: Bound) -> _Converter:
-    if get_origin(kind) is tuple:
-        item = _converter(get_args(kind)[0])
-        return lambda data, where: _convert_tuple(item, data, where, bound)
-
-    def convert(data: object, where: str) -> Any:
-        converted = _convert_scalar(kind, data, where)
-        _check_bound(converted, bound, where)
-        return converted
-
-    return convert
+    return lambda data, where: _convert_scalar(declared, data, where, bound)
 
 
 def _dataclass_converter(declared: Any) -> _Converter:
@@ -140,11 +127,13 @@ def _named(data: object, expected: Mapping[str, _Converter], where: str) -> Mapp
     return data
 
 
-def _convert_scalar(kind: type, data: object, where: str) -> Any:
+def _convert_scalar(kind: type, data: object, where: str, bound: Bound | None = None) -> Any:
     if type(data) is not kind:
         raise Malformed(f"{where}: {_show(data)} is not of type {kind.__name__}")
     if isinstance(data, str) and has_half_pair(data):
         raise Malformed(f"{where}: half of a surrogate pair is not a character")
+    if bound is not None:
+        _check_bound(data, bound, where)
     return data
 
 

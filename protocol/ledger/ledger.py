@@ -4,6 +4,7 @@ Records from flood, catch-up and disk all enter through :meth:`Ledger.add`. The 
 sets of envelopes and statements, never on the order in which they came.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protocol import limits
@@ -169,9 +170,9 @@ class Ledger:
         """Return whether the author table holds ``author`` or has room for it."""
         return author in self._highest or len(self._highest) < self.authors_max
 
-    def authors(self) -> dict[Author, int]:
-        """Return the highest step held of each author, void slots included."""
-        return dict(self._highest)
+    def authors(self) -> Mapping[Author, int]:
+        """Return the highest step held of each author, void slots included: a view, as each message asks for it."""
+        return self._highest
 
     def highest_step(self, author: Author) -> int:
         """Return the highest step held of ``author``, -1 when nothing is held."""

@@ -70,7 +70,7 @@ class Node:
             case events.MessageArrived():
                 self._receive(event.peer, event.message)
             case events.EstimateFinished():
-                self.intake.keep(own_steps.finish(event.step, event.scalars), source=None)
+                self.intake.keep(own_steps.finish(event), source=None)
             case events.EstimateSkipped() | events.EstimateLost():
                 own_steps.skip(event.step, is_worker_free=isinstance(event, events.EstimateSkipped))
             case events.WorkerReady():

@@ -2,7 +2,7 @@
 
 from protocol import timings
 from protocol.crypto import Signer, hashing
-from protocol.events import ReserveStep, StartEstimate
+from protocol.events import EstimateFinished, ReserveStep, StartEstimate
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
 from protocol.node.turn import Turn
@@ -108,15 +108,16 @@ class OwnSteps:
         silent_since_ms = max(self._first_tick_ms or 0, self._sync.met_ms or 0, self._sync.answered_ms)
         return self._turn.now_ms - silent_since_ms >= timings.FIRST_SYNC_TIMEOUT_MS
 
-    def finish(self, step: int, scalars: tuple[int, ...]) -> list[bytes]:
+    def finish(self, measured: EstimateFinished) -> list[bytes]:
         """Sign what the worker has measured; return the record, which nobody may see before the disk holds it.
 
         Returns nothing for a step that was not asked for, or that must not be signed any more.
         """
+        step = measured.step
         if step != self.estimating:
             return []
         self.estimating, self.is_worker_free = None, True
-        self._clock.step_finished(self._turn.now_ms, is_measured=True)
+        self._clock.step_finished(self._turn.now_ms, is_measured=not measured.was_delayed)
         ledger, author = self._replica.ledger, self._signer.author
         # SPEC 9.2.3, 9.2.4: during the measurement, a first neighbour may have come, or a record of its own for this
         # round or a later one, or the author table may have become full. A second payload would void the first.
@@ -124,7 +125,7 @@ class OwnSteps:
         if is_taken or not self.is_admitted_for(step) or not self._knows_own_rounds():
             self.skipped += 1
             return []
-        envelope = ledger.codec.seal(self._signer, step, scalars)
+        envelope = ledger.codec.seal(self._signer, step, measured.scalars)
         self._replica.add(envelope.record)
         self.updates += 1
         return [envelope.record]

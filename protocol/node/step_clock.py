@@ -1,7 +1,7 @@
 """The step clock: when a node may start its next step, and which step that is (SPEC 9.1). Time is an argument."""
 
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from statistics import median, median_low
 
 from protocol import limits, timings
@@ -53,7 +53,7 @@ class StepClock:
         self._heard_ms[author] = self._met_ms[author] = now_ms
         self.affordable.hear(author, scalars)
 
-    def meet(self, highest: dict[Author, int], neighbours: int, now_ms: int) -> None:
+    def meet(self, highest: Mapping[Author, int], neighbours: int, now_ms: int) -> None:
         """Note who was at work before this node came; else the first author that is heard would be the median.
 
         ``neighbours``: lower median of the neighbours' frontiers, from which these authors are at most 64 rounds away.
@@ -79,14 +79,14 @@ class StepClock:
         self.next_step += self._round_steps
         self._ready_since_ms = now_ms
 
-    def frontier(self, highest: dict[Author, int], now_ms: int) -> int:
+    def frontier(self, highest: Mapping[Author, int], now_ms: int) -> int:
         """Return the round of the lower median of the highest steps of the other authors who are at work.
 
         Without any, of all others, or 0. By the lower median, the one of two others that runs ahead pulls nobody along.
         """
         return self._round_of(self._recent_steps(highest, now_ms) or self._other_steps(highest) or [0])
 
-    def horizon(self, highest: dict[Author, int], now_ms: int, neighbours: int, asked_step: int | None) -> int:
+    def horizon(self, highest: Mapping[Author, int], now_ms: int, neighbours: int, asked_step: int | None) -> int:
         """Return the last step acceptable now (SPEC 7.3.3 gives the reasons).
 
         ``neighbours``: lower median of the neighbours' frontiers. It bounds pushed records, so that one liar does not
@@ -99,12 +99,12 @@ class StepClock:
         ahead = limits.STEPS_AHEAD_MAX * self._round_steps
         return max(self._round_of(heard or self._other_steps(highest) or [0]), self.next_step, neighbours) + ahead
 
-    def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
+    def is_run_over(self, highest: Mapping[Author, int], now_ms: int) -> bool:
         """Return whether most authors at work, or any once all are silent, did the last round; for a relay."""
         steps = self._recent_steps(highest, now_ms) or [max(self._other_steps(highest), default=-1)]
         return self._round_of(steps) >= self._steps - self._round_steps
 
-    def awaited(self, highest: dict[Author, int], now_ms: int) -> list[Author]:
+    def awaited(self, highest: Mapping[Author, int], now_ms: int) -> list[Author]:
         """Return the authors heard of within END_INTERVALS of their intervals whose last round is not held."""
         last = self._steps - self._round_steps
         # An author heard of once has no interval, and counts as the slowest.
@@ -122,10 +122,10 @@ class StepClock:
         middle = median_low(steps)
         return middle - middle % self._round_steps
 
-    def _other_steps(self, highest: dict[Author, int]) -> list[int]:
+    def _other_steps(self, highest: Mapping[Author, int]) -> list[int]:
         return [step for author, step in highest.items() if author != self._own]
 
-    def _recent_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
+    def _recent_steps(self, highest: Mapping[Author, int], now_ms: int) -> list[int]:
         """Return the highest steps of the other authors heard within _HEARD_MS; of all met, if some were, but not most.
 
         One who goes on while the others rest, or need minutes for a step, must not take them along.
@@ -137,12 +137,12 @@ class StepClock:
                 met.append(highest[author])
         return met if heard and 2 * len(heard) <= len(met) else heard
 
-    def _heard_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
+    def _heard_steps(self, highest: Mapping[Author, int], now_ms: int) -> list[int]:
         """Return the highest steps of the other authors heard of within _HEARD_MS."""
         heard = (author for author, heard_ms in self._heard_ms.items() if now_ms - heard_ms <= _HEARD_MS)
         return [highest[author] for author in heard if author in highest]
 
-    def try_start(self, highest: dict[Author, int], now_ms: int, *, has_company: bool = False) -> int | None:
+    def try_start(self, highest: Mapping[Author, int], now_ms: int, *, has_company: bool = False) -> int | None:
         """Return the step to start now, or None while the node has to wait. A returned step counts as started.
 
         ``affordable.chosen`` is then its number of directions. ``has_company``: some neighbour says that it has work.
@@ -180,8 +180,8 @@ class StepClock:
 
     def rest_ms(self, now_ms: int) -> int:
         """Return how long until the present wait is over at the latest, at most one interval of the flood."""
-        wanted = timings.FLUSH_INTERVAL_MS if self._due_ms is None else self._due_ms - now_ms
-        return max(0, min(timings.FLUSH_INTERVAL_MS, wanted))
+        left_ms = 0 if self._due_ms is None else self._due_ms - now_ms  # below 0: it may not sign now, if ever again
+        return min(timings.FLUSH_INTERVAL_MS, left_ms) if left_ms > 0 else timings.FLUSH_INTERVAL_MS
 
     def wait_limit_ms(self) -> int:
         """Return the longest wait at the end of a step while fewer than half of the active authors are there."""
@@ -190,7 +190,7 @@ class StepClock:
         wanted = int(timings.STEP_WAIT_FACTOR * median(self._paces_ms))
         return max(timings.STEP_WAIT_MS_MIN, min(timings.STEP_WAIT_MS_MAX, wanted))
 
-    def _is_far_ahead(self, highest: dict[Author, int], now_ms: int, has_company: bool) -> bool:
+    def _is_far_ahead(self, highest: Mapping[Author, int], now_ms: int, has_company: bool) -> bool:
         """Return whether this node would run away from a slower majority that is at work (SPEC 9.1.4).
 
         An author is at work while it has been silent for less than AT_WORK_INTERVALS of its usual intervals, unless it

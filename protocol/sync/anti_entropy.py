@@ -172,6 +172,8 @@ class SyncSession:
         # A page starts after a key, so ask from the key just below the author's.
         before = (int.from_bytes(author, "big") - 1).to_bytes(len(author), "big")
         for span in reversed(self.spans):
+            if self.is_short:
+                break
             request = wire.AuthorsRequest(request=0, span=span, shards=(digest_buckets.shard_of(author),), after=before)
             page = _expect(wire.Authors, (yield request))
             _check_page(request, page)

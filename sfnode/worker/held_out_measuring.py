@@ -9,7 +9,7 @@ from pathlib import Path
 from protocol.crypto import Signer, hashing
 from protocol.errors import NumericError
 from protocol.ledger import EnvelopeCodec
-from protocol.run import SignedManifest, TaskSpec
+from protocol.run import DATA_PRIVATE, SignedManifest, TaskSpec
 from protocol.state import Coefficients
 from sfnode.quality_figures import SAMPLE_CHARACTERS, Quality, SampleAnswer
 from sfnode.rows import TaskTemplate, row_files
@@ -87,8 +87,8 @@ async def evaluate_alone(
     ``seed``: of the key of the only author. ``steps``: None: all of the run.
     """
     manifest, signer, codec = signed.manifest, Signer(seed), EnvelopeCodec(signed.manifest)
-    state = Coefficients(manifest)
-    async with worker_socket(config) as socket, open_session(socket, signed, config) as session:
+    state, author = Coefficients(manifest), signer.author if manifest.task.data == DATA_PRIVATE else None
+    async with worker_socket(config) as socket, open_session(socket, signed, config, author) as session:
         total = manifest.steps if steps is None else steps
         for step in range(0, total, manifest.method.local_steps):
             drawn = hashing.seed_of(manifest.run_id, signer.author, step)

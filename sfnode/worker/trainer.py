@@ -9,7 +9,15 @@ import trio
 
 from protocol.crypto import Author
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
-from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
+from protocol.events import (
+    EstimateFinished,
+    EstimateLost,
+    EstimateSkipped,
+    Event,
+    StartEstimate,
+    TrainingSwitched,
+    WorkerReady,
+)
 from protocol.run import DATA_PRIVATE, SignedManifest
 from protocol.state import Coefficients
 from sfnode.quality_figures import Quality
@@ -132,13 +140,21 @@ class Trainer:
             await self._open(session)
             await inbox.send(WorkerReady())
             self._served = jobs
+            was_delayed = self._statistics.worker_restarts > 0
             async for job in jobs:
                 # The trainer owns the job from here on: if anything fails, the node hears that its step is lost.
                 self.estimating = job.step if isinstance(job, StartEstimate) else None
                 if isinstance(job, Evaluate):
                     await self._evaluate(session, job)
+                    was_delayed = True
                 else:
-                    await inbox.send(await self._estimate(session, job))
+                    event = await self._estimate(session, job)
+                    if isinstance(event, EstimateFinished):
+                        event = replace(event, was_delayed=was_delayed)
+                    elif self.spent:  # before the step is given up: the next one would begin at once
+                        await inbox.send(TrainingSwitched(is_on=False))
+                    await inbox.send(event)
+                    was_delayed = False
                 self.estimating = None  # not earlier: a cancellation while the event waits would lose it
         finally:
             self._served = None

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import trio
 
+from protocol.crypto import Author
 from protocol.errors import NumericError, WorkerError
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
@@ -108,10 +109,16 @@ def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> messag
 
 
 @asynccontextmanager
-async def open_session(socket: Path, signed: SignedManifest, training: TrainingConfig) -> AsyncIterator[WorkerSession]:
-    """Open a session on a run with the worker on ``socket``; it is closed with the body. Raises as `request`."""
+async def open_session(
+    socket: Path, signed: SignedManifest, training: TrainingConfig, author: Author | None = None
+) -> AsyncIterator[WorkerSession]:
+    """Open a session on a run with the worker on ``socket``; it is closed with the body. Raises as `request`.
+
+    ``author``: whose private rows have their turn (`OpenSession`).
+    """
+    request = messages.OpenSession(manifest=signed.encode(), training=training, author=author)
     async with aclosing(await connect(socket)) as session:
-        await session.request(messages.OpenSession(manifest=signed.encode(), training=training), messages.SessionOpened)
+        await session.request(request, messages.SessionOpened)
         yield session
 
 

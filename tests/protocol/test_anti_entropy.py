@@ -29,6 +29,7 @@ from protocol.wire import (
     Shards,
     SpanDigest,
     Spans,
+    SpansRequest,
     WantedSlots,
     encode,
 )
@@ -193,6 +194,20 @@ def test_session__peer_promises_and_sends_nothing__is_short_and_asks_no_more() -
             request = session.advance(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
     assert session.is_short and session.is_complete
     assert asked == 3  # shards, first page, first pull
+
+
+def test_session__asks_for_its_own_key_and_is_cut_short__asks_no_more() -> None:
+    """A bug once: a joiner with a snapshot went on through 1,023 spans of a peer that promised and sent nothing."""
+    manifest, own = small_manifest(steps=8_192, epoch_steps=8_192), signer(0).author
+    session = SyncSession(Ledger(manifest), Claims(), None, own)
+    spans = tuple(SpanDigest(span=span, digest=bytes([1 + span]) * 16) for span in range(4))
+    assert session.advance(None, 1) == SpansRequest(request=1)
+    asked = session.advance(Spans(request=1, statements=bytes(16), spans=spans), 2)
+    assert isinstance(asked, AuthorsRequest)
+    listed = AuthorHoldings(author=own, digest=b"x" * 16, valid=b"\xff" * 128, void=bytes(128))
+    asked = session.advance(Authors(request=2, span=asked.span, authors=(listed,), is_last=True), 3)
+    assert isinstance(asked, PullRequest)
+    assert session.advance(PullDone(request=3, records=0), 4) is None and session.is_short
 
 
 def test_session__payload_hashes_do_not_fit_the_bitmap__is_short() -> None:

@@ -96,6 +96,14 @@ def test_clock__one_author_is_late_in_every_round__costs_the_rest_a_twentieth(ot
     assert now_ms <= 1.05 * 100 * 100 + 2 * timings.STEP_WAIT_MS_START // timings.STEP_GRACE_PART
 
 
+def test_clock__not_asked_any_more_after_a_wait__takes_no_turn_after_turn() -> None:
+    """A bug once: a node that was excluded while it waited for others took a whole core until the run's end."""
+    excluded = clock(next_step=10)
+    assert excluded.try_start({A: 7, B: 7}, 1_000) is None
+    over_ms = 1_000 + timings.STEP_WAIT_MS_START
+    assert [excluded.rest_ms(at) for at in (over_ms - 1, over_ms, over_ms + 1)] == [1, *[timings.FLUSH_INTERVAL_MS] * 2]
+
+
 def test_clock__rest_of_hours_in_its_first_steps__waits_no_longer_than_the_limit_for_the_slower_half() -> None:
     """A bug once: the rest was the pace, and a twentieth of five hours is a quarter of one."""
     rested = clock(staleness=0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
@@ -26,7 +27,7 @@ from sfnode.training.model.tensor_groups import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, TaskData
 from tests.support.found_bases import dense_bases
-from tests.support.tiny_models import tiny_gpt2, tiny_llama, tiny_opt
+from tests.support.tiny_models import lively, tiny_gpt2, tiny_llama, tiny_opt
 from tests.training.test_dense_estimate import (
     TASKS,
     direct_model,
@@ -326,6 +327,17 @@ def test_calibrate__weights_that_are_stored_transposed__are_named_so() -> None:
     assert found is not None
     assert {tensor.kind for tensor in found.tensors} == {TensorKind.TRANSPOSED}
     assert {len(each.u) for each in found.content.tensors} == {tensor.cols for tensor in found.tensors}
+
+
+def test_calibrate__layer_that_sees_nothing_but_zeros__has_a_rate() -> None:
+    """A bug once: no core of a layer that somebody had pruned moves, and its length divided by zero."""
+    config = tiny_llama().config
+    config.num_hidden_layers = 6
+    model: Any = lively(LlamaForCausalLM(config))
+    model.model.layers[-1].mlp.up_proj.weight.zero_()
+    found = found_for(model, some_words())
+    assert found is not None and 0.0 < found.learning_rate < 100.0
+    assert [bool(each.v.any()) for each in found.content.tensors] == [True, True, True, False]
 
 
 def test_calibrate__long_completions__some_tokens_of_each_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

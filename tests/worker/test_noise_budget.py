@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from protocol.crypto.keys import Signer
+from protocol.events import EstimateSkipped, TrainingSwitched, WorkerReady
 from sfnode.privacy import RowsOfStep, RowUses, epsilon
 from sfnode.worker.noise_budget import NoiseBudget
 from sfnode.worker_protocol.training_config import NoiseConfig
 from tests.support.manifests import small_manifest
+from tests.worker.test_trainer import running
 
 DENSE = small_manifest(core="dense", steps=12)
 AUTHOR = Signer(b"alice".ljust(32, b".")).author
@@ -71,6 +74,17 @@ async def test_noise_budget__many_messages__are_not_counted_in_the_thread_that_t
     monkeypatch.setattr(RowUses, "add", watched)
     await budget_of([message(step) for step in range(6)]).begin(ROWS)
     assert counting == [False, False]
+
+
+async def test_trainer__budget_is_spent__training_is_off_before_the_next_step_begins(tmp_path: Path) -> None:
+    """A bug once: the overseer looks once a second, and fourteen further steps were reserved and skipped by then."""
+    budget = budget_of([], epsilon_max=0.01)
+    async with running(tmp_path) as bench:
+        bench.trainer._budget = budget
+        assert await bench.next() == WorkerReady()
+        await budget.begin(ROWS)
+        bench.estimate(0)
+        assert [await bench.next(), await bench.next()] == [TrainingSwitched(is_on=False), EstimateSkipped(step=0)]
 
 
 async def test_noise_budget__limit__ends_before_it_is_exceeded_and_says_why() -> None:

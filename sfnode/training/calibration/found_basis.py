@@ -271,6 +271,8 @@ def _leading(x_PI: Tensor, first_I: Tensor, before_BI: Tensor, rank: int) -> Ten
     is as long as what the layer gets at the tokens that are looked at. A layer adds to all tokens before a completion,
     too, and where V^T x is many times as long there, steps leap as well: such columns are shortened.
     """
+    if not x_PI.any():  # a layer that somebody has pruned
+        return x_PI.new_zeros(x_PI.shape[1], rank)
     length = first_I.norm().clamp_min(_TINY)
     first_I, cut = first_I / length, (1 - x_PI.norm() / length).clamp_min(0.0)
     x_PI = x_PI - cut * (x_PI @ first_I).outer(first_I)

@@ -64,7 +64,8 @@ def suited_rate(
     def passed(part: Sequence[Example], core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
         """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
         nonlocal rows, done
-        terms = {tensor.name: dense_term(tensor, *at) for tensor, *at in zip(tensors, u, v, core, strict=False)}
+        moved = zip(tensors, u, v, core, strict=False)
+        terms = {tensor.name: dense_term(tensor, *at) for tensor, *at in moved if at[2].any()}  # a layer may be dead
         batches = (batch_of(data, examples, 1, shared.device) for examples in chunks_of(part, EVALUATION_TOKENS))
         heard = [hear(shared, names, terms, batch, data.label_tokens, target_Hr) for batch in batches]
         rows, done = rows + sum(example.rows for example in part), done + len(part)
