@@ -167,7 +167,7 @@ export class StepClock {
     const limits = this.#limits;
     if (this.#paces.length === 0) return limits.STEP_WAIT_MS_START;
     const wanted = Math.floor(limits.STEP_WAIT_FACTOR * median(this.#paces));
-    return clamp(wanted, limits.STEP_WAIT_MS_MIN, limits.STEP_WAIT_MS_MAX);
+    return Math.max(wanted, limits.STEP_WAIT_MS_MIN);
   }
 
   /** SPEC 9.1.2, for the other half. */

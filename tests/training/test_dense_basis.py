@@ -337,7 +337,7 @@ def test_calibrate__layer_that_sees_nothing_but_zeros__has_a_rate() -> None:
     model.model.layers[-1].mlp.up_proj.weight.zero_()
     found = found_for(model, some_words())
     assert found is not None and 0.0 < found.learning_rate < 100.0
-    assert [bool(each.v.any()) for each in found.content.tensors] == [True, True, True, False]
+    assert [each.v is not None and bool(each.v.any()) for each in found.content.tensors] == [True, True, True, False]
 
 
 def test_calibrate__long_completions__some_tokens_of_each_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
