@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,16 +21,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.subspace.basis_file import Bases
-from sfnode import demo
 from sfnode.training.export.adapter import export_adapter
 from sfnode.training.export.hugging_face_folder import check_free, export_model, fresh_folder
 from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensor_groups import TensorGroup
-from sfnode.training.shared_model import SharedModel
-from sfnode.training.task.candidates import batch_of
-from sfnode.training.task.encoding import read_task
-from tests import REPOSITORY
 from tests.training.exports import CONFIGS, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
@@ -133,35 +124,6 @@ def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: Train
     assert origin["state_digest"] == run.coefficients.digest().hex()
     ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "deep" / "out", run.base))
     assert ours("The plot was dull.")["input_ids"] == theirs("The plot was dull.")["input_ids"]
-
-
-@pytest.mark.parametrize("words", [(" no", " yes"), (" a no", " a yes")], ids=["one token", "a common beginning"])
-def test_evaluate_export__script_of_the_guide__counts_what_sfnode_counts(
-    words: tuple[str, ...],
-    run: TrainedRun,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Faults once: the script took the first token of a label word that stands alone; labels in words were wrong."""
-    out, rows = tmp_path / "out", tmp_path / "rows.jsonl"
-    lines = demo.data_file(split="eval").read_text().splitlines()[:40]
-    in_words = [line.replace('"label": 0', f'"label": "{words[0].strip()}"') for line in lines[20:]]
-    rows.write_text("\n".join([*lines[:20], *in_words]))
-    task = replace(run.manifest.task, label_words=words)
-    export_model(Bases(replace(run.manifest, task=task)), run.coefficients, run.base, out)
-    data = read_task(load_tokenizer(out), task, None, rows)
-    batch = batch_of(data, data.evaluation_examples, 1, torch.device("cpu"))
-    right = SharedModel(load_causal_lm(out, torch.device("cpu"), torch.float32)).scores(batch, data.label_tokens).right
-    (script,) = re.findall(
-        r"```python\n(import json.*?)```", (REPOSITORY / "docs" / "evaluate_export.md").read_text(), re.S
-    )
-    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(out), str(rows)])
-    made: dict[str, object] = {}
-    exec(script, made)
-    assert made["words"] == list(data.label_tokens) and len(data.label_tokens) == 2
-    assert bool(made["lead"]) is words[0].startswith(" a")
-    assert capsys.readouterr().out == f"accuracy {float(right.mean()):.4f} on 40 rows\n"
 
 
 @pytest.mark.parametrize(
