@@ -1,6 +1,7 @@
 """A model folder and a run's manifest: describes the owner's files for a new manifest, and compares others with it."""
 
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from sfnode.model_files.model_folder import CONFIG_FILE, ModelFolder, tokenizer_
 from sfnode.storage import disk
 
 _LENGTH_BYTES = 8  # of the number that a safetensors file begins with: the length of its header
+_IN_LAYER = re.compile(r"[0-9]+\..*")  # what stands before it may differ between a file and the loaded model
 _HEADER_BYTES_MAX = 4 << 20  # 30,000 tensors; this runs in the node, and parsed JSON takes 20 times its length
 
 
@@ -114,8 +116,10 @@ def hash_in_pieces(path: Path, rest_s: float = 0.0) -> tuple[int, str, bytes]:
     return length, whole.hexdigest(), bytes(listed)
 
 
-def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> None:
+def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str, *, are_all_there: bool = False) -> None:
     """Raise OperatorError if a tensor of the run has another shape in ``folder``, which is then another model.
+
+    ``are_all_there``: refuse a folder, too, that lacks one of a layer, by its name from the layer's number on.
 
     It takes a second, and loads nothing. Equal shapes do not prove that it is the right model: the worker compares the
     weights. The worker also reports files that cannot be read, which are skipped here.
@@ -131,6 +135,14 @@ def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> Non
                 f"--model {folder} is not the run's model {model}: its {tensor.name} has the shape "
                 f"{found[tensor.name]}, and the run's has {wanted}. Use the run's model"
             )
+    stored = {name[0] for name in map(_IN_LAYER.search, found) if name}
+    if are_all_there and found:
+        for tensor in tensors:
+            if (name := _IN_LAYER.search(tensor.name)) and name[0] not in stored:
+                raise OperatorError(
+                    f"{folder} holds another model than the run's, {model}: it has no {tensor.name}. Leave --model out "
+                    "(`sfnode config unset model`), or name the right folder"
+                )
 
 
 def tensor_shapes(path: Path, header_bytes_max: int) -> Iterator[tuple[str, list[int]]]:

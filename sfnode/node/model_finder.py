@@ -9,7 +9,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest, Sharing
 from sfnode.children.async_child import LinesOf, running
 from sfnode.children.child_program import Program
-from sfnode.model_files import FetchedModel, OnProgress, find_model_folder
+from sfnode.model_files import FetchedModel, OnProgress, find_model_folder, verify
 from sfnode.network import Pace, sessions
 from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.reporter import Reporter, described_bytes
@@ -40,7 +40,7 @@ class ModelFinder:
     async def find(self, sources: sessions.NeighbourFiles) -> Path:
         """Return a folder with the model's files, judged by their names: the worker checks their content.
 
-        OperatorError: the model is nowhere, or may not be fetched.
+        OperatorError: the model is nowhere, may not be fetched, or the folder holds weights of another one.
         """
         model = FetchedModel(self._manifest.model)
         folder = await self._find_here(model)
@@ -49,6 +49,7 @@ class ModelFinder:
         reason = await trio.to_thread.run_sync(model.fault_of_definition, folder) if self._may_fetch else ""
         if not reason:
             return folder
+        verify.check_shapes(folder, self._manifest.tensors, self._manifest.model.id, are_all_there=True)
         text = f"{reason}. Its small files are fetched from the neighbours, beside the weights in {folder}"
         self._reporter.event("model_incomplete", text, folder=str(folder))
         own = await self._fetch(sources, model.folder_around(folder), is_whole=False)

@@ -43,6 +43,16 @@ def test_shapes__others_than_the_runs__name_folder_model_and_tensor(
         check_shapes(folder_with(tmp_path, shapes), TENSORS, "facebook/opt-125m")
 
 
+def test_shapes__tensor_of_a_layer_is_missing__is_another_model_where_all_have_to_be_there(tmp_path: Path) -> None:
+    names = ("decoder.layers.0.q.weight", "decoder.layers.1.q.weight", "head.weight")
+    tensors = [TensorSpec(name=name, kind=TensorKind.MATRIX, rows=8, cols=4) for name in names]
+    folder = folder_with(tmp_path, {"layers.0.q.weight": [8, 4]})
+    check_shapes(folder, (tensors[0], tensors[2]), "m", are_all_there=True)
+    check_shapes(folder, tensors, "m")
+    with pytest.raises(OperatorError, match=f"{tmp_path} holds another model .* no decoder.layers.1.q.weight. Leave"):
+        check_shapes(folder, tensors, "m", are_all_there=True)
+
+
 @pytest.mark.parametrize("data", [b"", b"\xff" * 8, struct.pack("<Q", 3) + b"[1]", struct.pack("<Q", 4) + b"nope"])
 def test_shapes__file_that_is_none__is_the_workers_affair(data: bytes, tmp_path: Path) -> None:
     folder_with(tmp_path, {})

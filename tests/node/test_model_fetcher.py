@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import trio
+from safetensors.numpy import save_file
 
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_FILE_BYTES_MAX, MODEL_PIECE_BYTES
@@ -359,6 +361,20 @@ async def test_finder__folder_has_the_weights_and_other_small_files__these_come_
     assert found == FetchedModel(joiner.spec).folder_around(folder) and contents(found) == FILES
     assert (found / WEIGHTS).is_symlink() and len(joiner.givers.asked) == 2
     assert len(joiner.events("model_incomplete")) == 1
+
+
+async def test_finder__folder_of_another_model__is_called_so_and_nothing_is_mixed(
+    tmp_path: Path, joiner: Joiner
+) -> None:
+    """A fault once: its weights were loaded with the run's small files, and the mixture was called damaged."""
+    folder, missing = write_model(tmp_path / "other"), replace(small_manifest().tensors[0], name="layers.0.q.weight")
+    (folder / CONFIG).write_text("{}")
+    save_file({"layers.0.fc1.weight": np.zeros((24, 16))}, folder / WEIGHTS)
+    manifest = replace(small_manifest(), model=joiner.spec, tensors=(missing,))
+    finder = ModelFinder(manifest, str(folder), SharingOptions(), Reporter(is_json=True, stream=joiner.lines))
+    with pytest.raises(OperatorError, match=f"{folder} holds another model .*sfnode config unset model"):
+        await finder.find(joiner.givers)
+    assert not joiner.givers.asked
 
 
 async def test_finder__hub_does_not_give_it__neighbours_do_and_the_next_time_nobody_is_asked(joiner: Joiner) -> None:
