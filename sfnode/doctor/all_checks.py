@@ -9,9 +9,9 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest, SignedManifest
 from sfnode.doctor import bootstraps, clock_and_port_checks, data_directory_check, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
-from sfnode.model_files import find_model_folder
+from sfnode.model_files import FetchedModel, find_model_folder
 from sfnode.network import Address, policy, saved_peers
-from sfnode.run import JoinOptions
+from sfnode.run import JoinOptions, joiner_model
 from sfnode.status import last_status
 from sfnode.storage import DataDirectory, size_of_run
 from sfnode.worker_protocol import DeviceReport, free_memory
@@ -139,7 +139,12 @@ class Examination:
             self._tell(fail("model files", text, "leave --revision out"))
             return
         try:
-            folder = find_model_folder(training.model or manifest.model.id, manifest.model.revision)
+            reference, fetched = training.model, FetchedModel(manifest.model)
+            if reference is None and fetched.is_here():
+                reference = str(fetched.folder)
+            elif reference is None:
+                reference = joiner_model(manifest, training, self._options.sharing)
+            folder = None if reference is None else find_model_folder(reference, manifest.model.revision)
         except OperatorError as error:
             advice = f"give a folder with a copy of {manifest.model.id}: --model FOLDER"
             self._tell(fail("model files", str(error), advice))

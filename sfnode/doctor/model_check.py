@@ -31,7 +31,8 @@ def check_model_files(folder: Path | None, spec: ModelSpec) -> Finding:
     if folder is None:
         size = sum(file.bytes for file in spec.files) / 1e6
         text = f"{spec.id}, {size:,.1f} MB, is not on this disk yet, or not as sfnode loads it"
-        advice = "`sfnode join` fetches and converts it; or give a folder with a copy: --model FOLDER"
+        how = "fetches it from the neighbours" if spec.id.startswith("local:") else "fetches and converts it"
+        advice = f"`sfnode join` {how}; or give a folder with a copy: --model FOLDER"
         return warning(name, text, advice)
     again = f"get all files of {spec.id}, revision {spec.revision or 'any'}"
     try:

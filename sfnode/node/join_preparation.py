@@ -15,7 +15,6 @@ from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resid
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_fetcher import in_disk_thread
-from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
 from sfnode.rewards import RewardCommand
 from sfnode.rows import TaskTemplate, row_files
@@ -159,7 +158,7 @@ def _training_config(manifest: Manifest, options: run.JoinOptions, fetched: Path
     for rows in filter(None, own):
         row_files.checked_texts(rows, TaskTemplate(manifest.task))
     return TrainingConfig(
-        model=run.joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
+        model=run.joiner_model(manifest, training, options.sharing),
         data=data,
         eval_data=eval_data,
         devices=options.devices,

@@ -6,14 +6,14 @@ from pathlib import Path
 import trio
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest, Sharing
+from protocol.run import Manifest
 from sfnode.children.async_child import LinesOf, running
 from sfnode.children.child_program import Program
 from sfnode.model_files import FetchedModel, OnProgress, find_model_folder, verify
 from sfnode.network import Pace, sessions
 from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.reporter import Reporter, described_bytes
-from sfnode.run import SharingOptions
+from sfnode.run import SharingOptions, may_fetch
 from sfnode.status import ModelProgress
 from sfnode.storage import disk
 
@@ -95,11 +95,6 @@ class ModelFinder:
     def _tell(self, text: str, done: int, total: int) -> None:
         shown = f"{text}: {described_bytes(done, total)}" if total else text
         self._finding = ModelProgress(stage="finding", text=shown, done_bytes=done, total_bytes=total)
-
-
-def may_fetch(manifest: Manifest, options: SharingOptions) -> bool:
-    """Return whether neighbours may provide the model's files: neither the run's owner nor this operator forbids it."""
-    return manifest.model.sharing is Sharing.PEERS and not options.no_fetch_model
 
 
 async def resolve_apart(reference: str, revision: str, on_progress: OnProgress) -> Path:

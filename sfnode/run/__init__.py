@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sfnode.run.default_directory import HOME, find_data_directory
     from sfnode.run.manifest_builder import MethodOptions
     from sfnode.run.manifest_source import find_basis, find_manifest
-    from sfnode.run.model_reference import find_model, found_model, joiner_model
+    from sfnode.run.model_reference import find_model, found_model, joiner_model, may_fetch
     from sfnode.run.node_options import (
         JoinOptions,
         LimitOptions,

@@ -3,18 +3,23 @@
 import os
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest
+from protocol.run import Manifest, Sharing
 from sfnode.model_files import FetchedModel, ModelFolder, is_same_package, resolve_model, verify
 from sfnode.reporter import telling
-from sfnode.run.node_options import TrainingOptions
+from sfnode.run.node_options import SharingOptions, TrainingOptions
 from sfnode.storage import disk, example_files
 
 _LOCAL = "local:"
 
 
-def joiner_model(manifest: Manifest, training: TrainingOptions, *, may_fetch: bool) -> str | None:
-    """Return the model's reference as `find_model` does; None if it is to be fetched from neighbours."""
-    is_theirs = training.model is None and may_fetch and manifest.model.id.startswith(_LOCAL)
+def may_fetch(manifest: Manifest, options: SharingOptions) -> bool:
+    """Return whether neighbours may provide the model's files: neither the run's owner nor this operator forbids it."""
+    return manifest.model.sharing is Sharing.PEERS and not options.no_fetch_model
+
+
+def joiner_model(manifest: Manifest, training: TrainingOptions, sharing: SharingOptions) -> str | None:
+    """Return the model's reference as `find_model` does; None if it is to be fetched from neighbours. OperatorError."""
+    is_theirs = training.model is None and may_fetch(manifest, sharing) and manifest.model.id.startswith(_LOCAL)
     return None if is_theirs else find_model(manifest, training.model, training.revision)
 
 

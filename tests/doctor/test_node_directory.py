@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sfnode.doctor import model_check
 from sfnode.doctor.data_directory_check import check_basis, check_speed
 from sfnode.doctor.findings import Verdict
+from sfnode.model_files.model_cache import FetchedModel
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.run import default_directory
 from sfnode.run.node_toml import write_node_file
@@ -69,6 +71,26 @@ def test_doctor__only_node_of_this_machine__is_examined_unless_another_is_meant(
     assert "data directory" not in findings("--bootstrap", typed, "--relay")
     Store(DataDirectory(directory.parent / "another"), SIGNED).close()
     assert "data directory" not in findings("--relay")
+
+
+def test_doctor__model_of_the_owners_own_folder__comes_from_neighbours_or_is_here_already(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: it was said to be missing on every machine but the owner's."""
+    monkeypatch.setattr(model_check, "find_devices", lambda: "torch not installed")
+    monkeypatch.setenv("SFNODE_MODELS", str(tmp_path / "models"))
+    report(directory)
+    found = findings("--data-dir", directory)["model files"]
+    assert found["verdict"] == "warning" and "fetches it from the neighbours" in found["advice"]
+    fetched = FetchedModel(SIGNED.manifest.model)
+    fetched.folder.mkdir(parents=True)
+    for file in SIGNED.manifest.model.files:
+        (fetched.folder / file.name).write_bytes(b"")
+    assert str(fetched.folder) in findings("--data-dir", directory)["model files"]["text"]
+    (fetched.folder / "config.json").unlink()
+    write_node_file(DataDirectory(directory), {"no-fetch-model": True})
+    found = findings("--data-dir", directory)["model files"]
+    assert found["verdict"] == "fail" and "--model is missing" in found["text"]
 
 
 @pytest.mark.parametrize(

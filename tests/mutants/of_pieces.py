@@ -12,7 +12,7 @@ _FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.model_cac
 _BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"
 _PLACES, _FAIR = "sfnode.network.policy.limited_places", "tests/network/test_fair_places.py::"
 _FILE, _SEGMENTS = "sfnode.node.snapshot_files", "tests/node/test_file_fetcher.py::"
-_FINDER, _SHARING = "sfnode.node.model_finder", "sfnode.node.model_sharing"
+_REFERENCE, _SHARING = "sfnode.run.model_reference", "sfnode.node.model_sharing"
 _MODEL_FETCHER = "sfnode.node.model_fetcher"
 _WIRE = "tests/network/test_pieces.py::"
 _PARTS = "tests/network/test_file_download.py::"
@@ -174,7 +174,7 @@ PIECES = (
     _mutant(
         "taken-against-the-owners-will",
         "a node asks for files of a model whose owner forbids it",
-        Edit(_FINDER, "may_fetch", "manifest.model.sharing is Sharing.PEERS and ", ""),
+        Edit(_REFERENCE, "may_fetch", "manifest.model.sharing is Sharing.PEERS and ", ""),
         _DISK + "test_finder__owner_or_operator_forbids_it__nobody_is_asked",
     ),
     _mutant(
