@@ -128,6 +128,7 @@ def import_(file: Path, data_dir: storage.DataDirectory | None) -> None:
     \b
     Example: sfnode log import my-run.sflog --data-dir my-run
     Then:    sfnode export --data-dir my-run --out my-model
+             (and --model FOLDER, with a copy, where the run's model is a local folder)
     """
     started = time.monotonic()
     with _progress("importing") as report:

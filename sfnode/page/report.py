@@ -21,10 +21,10 @@ updates       {updates:,}
 state digest  {digest}
 
 index.html shows this run. {log} holds all of it: the manifest, the basis and every signed update. To get the model,
-and to prove that the page is right, with sfnode and no network:
+and to prove that the page is right, with sfnode ({base}):
 
     sfnode log import {log} --data-dir my-copy
-    sfnode export --data-dir my-copy --out my-model
+    sfnode export --data-dir my-copy{model} --out my-model
 """
 
 Tally = Callable[[int, int], None]  # called with the number of records done and their total
@@ -63,7 +63,11 @@ def publish_run(data_dir: DataDirectory, folder: Path, tally: Tally) -> Replica:
             replica = write_report(data_dir, part / _PAGE, tally)
             export_log(data_dir, part / _LOG, data_dir.identity.signer(), lambda _bytes, _updates: None)
             fields = {"run_id": manifest.run_id.hex(), "digest": replica.state_digest().hex(), "log": _LOG}
-            text = _HOW.format(name=manifest.name, updates=replica.ledger.updates, **fields)
+            model, base = "", f"it fetches the base model, {manifest.model.id}, once"
+            if manifest.model.id.startswith("local:"):
+                model, base = " --model FOLDER", f"FOLDER holds a copy of the base model, {manifest.model.id}"
+            fields |= {"name": manifest.name, "model": model, "base": base}
+            text = _HOW.format(updates=replica.ledger.updates, **fields)
             disk.write_new(part / _TEXT, [text.encode("utf-8")])
             part.rename(folder)
     finally:

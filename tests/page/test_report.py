@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,20 @@ def test_publish__folder__has_the_page_and_a_log_that_proves_it(
     shown = data_in((tmp_path / "site" / "index.html").read_text("utf-8"))
     assert shown["verified"]["state_digest"] in text
     assert open_run("my-copy").state().coefficients.digest().hex() in text
-    assert commands[1].startswith("export --data-dir my-copy")
+    assert commands[1] == "export --data-dir my-copy --model FOLDER --out my-model"  # the run's model is in no hub
+    assert "FOLDER holds a copy of the base model, local:none" in text
+
+
+def test_publish__model_of_the_hub__is_fetched_without_a_folder(made: MadeNode, tmp_path: Path) -> None:
+    model = replace(made.manifest.model, id="owner/name")
+    hub = MadeNode(tmp_path / "hub", manifest=replace(made.manifest, model=model))
+    hub.directory.mkdir(mode=0o700)
+    hub.advance(20)
+    hub.store()
+    DataDirectory(hub.directory).identity.made_seed()
+    publish_run(DataDirectory(hub.directory), tmp_path / "site", lambda done, total: None)
+    text = (tmp_path / "site" / "verify.txt").read_text("utf-8")
+    assert "it fetches the base model, owner/name, once" in text and "--data-dir my-copy --out my-model" in text
 
 
 def test_publish__fails_half_way__leaves_no_folder(made: MadeNode, tmp_path: Path) -> None:
