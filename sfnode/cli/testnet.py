@@ -116,6 +116,12 @@ def testnet(
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
     """
+    options = _with_demo(options)
+    rows = options.data.named(options.task)
+    if rows is None:
+        raise OperatorError("--data is missing: give a JSONL file or CSV, or embedded:reviews")
+    if eval_data is None and rows.startswith(example_files.EMBEDDED):
+        eval_data = rows
     if is_members and not (options.data.is_private and eval_data):
         raise OperatorError("--members compares parts of --private-data on --eval-data: give both")
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
@@ -123,12 +129,6 @@ def testnet(
         held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if held:
         raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
-    if options.steps is None and options.reward.rule_text is None:
-        options = replace(options, steps=demo.STEPS)
-    said = (options.task.task, options.task.template, options.task.completion, options.reward.rule_text)
-    if all(each is None for each in said):
-        options = replace(options, task=replace(options.task, task=_TASK))
-        options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(
         options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{stored_basis.BASIS_ENDING}"
     )
@@ -162,6 +162,17 @@ def testnet(
     else:
         _print_result(result, Quality.of(signed.manifest.task))
     _check(result, folder, points_min)
+
+
+def _with_demo(options: RunOptions) -> RunOptions:
+    """Return the options with the demo's steps and task, where no others are given."""
+    if options.steps is None and options.reward.rule_text is None:
+        options = replace(options, steps=demo.STEPS)
+    said = (options.task.task, options.task.template, options.task.completion, options.reward.rule_text)
+    if any(each is not None for each in said):
+        return options
+    # Plain, because the demo shows what the network learns, not what its owner knows
+    return replace(options, task=replace(options.task, task=_TASK), is_plain=True)
 
 
 def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path, ...]:

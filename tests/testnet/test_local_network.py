@@ -174,6 +174,24 @@ def test_members__a_part_with_true_and_one_with_false_labels__each_learns_its_ow
 def test_testnet__members_without_parts_of_their_own__says_what_is_missing() -> None:
     outcome = call("testnet", "--members")
     assert outcome.code == 1 and "--members compares parts of --private-data on --eval-data" in outcome.stderr
+    outcome = call("testnet", "--template", "{text}:", "--labels", " no, yes", "--dir", "new")
+    assert outcome.code == 1 and "--data is missing: give" in outcome.stderr and "--private" not in outcome.stderr
+
+
+def test_testnet__parts_of_the_demos_data__are_measured_on_its_held_out_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: no accuracy was measured, and --members was refused, though the help promised these rows."""
+    made: list[LocalNetworkConfig] = []
+
+    def take(config: LocalNetworkConfig, *_shown: object) -> None:
+        made.append(config)
+        raise OperatorError("enough")
+
+    monkeypatch.setattr("sfnode.cli.testnet.LocalNetwork", take)
+    outcome = call("testnet", "--members", "--private-data", "--nodes", "2", "--dir", tmp_path / "net")
+    assert "enough" in outcome.stderr, outcome.stderr
+    assert made[0].training.eval_data == data_file(split="eval") and len(made[0].shards) == 2 and made[0].is_members
 
 
 def test_shards__label_words_that_are_numbers__are_the_same_words_to_the_nodes(tmp_path: Path) -> None:
