@@ -78,10 +78,12 @@ class LocalRun:
         last = self._stored.evaluations.step_at(at_step)
         if last is not None and (isinstance(last, bool) or not hasattr(last, "__index__")):
             raise OperatorError(f"step {last!r}: give a whole number, or {evaluations.BEST_STEP!r}")
+        if last is not None and last < 0:
+            raise OperatorError(f"step {last}: the first step is 0")
         with self._stored.replayed(self.manifest) as replica:
             local_steps = self.manifest.method.local_steps  # of a round, which its first step names
             made = max(replica.ledger.authors().values(), default=-local_steps) + local_steps
-            if last is not None and at_step != evaluations.BEST_STEP and not 0 <= last <= made:
+            if last is not None and at_step != evaluations.BEST_STEP and last > made:
                 raise OperatorError(f"{self._stored.path} has updates of {made:,} steps, and not yet of {last:,}")
             yield replica, made, last
 

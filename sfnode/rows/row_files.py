@@ -229,10 +229,12 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
     source = io.StringIO(text, newline="")
     reader = csv.reader(source, delimiter=delimiter, strict=True, skipinitialspace=is_spaced)
     header: list[str] = []
-    rows = 0
+    rows, begins = 0, 1
     try:
-        for cells in filter(any, reader):  # spreadsheets write empty rows as delimiters alone
-            where = f"{path}:{reader.line_num}"
+        for cells in reader:
+            where, begins = f"{path}:{begins}", reader.line_num + 1  # a quoted text may have several lines
+            if not any(cells):  # spreadsheets write empty rows as delimiters alone
+                continue
             while header and len(cells) > len(header) and not cells[-1]:
                 cells.pop()
             if not header:

@@ -292,3 +292,9 @@ def test_checked_texts__label_with_a_comma__is_shown_apart_from_the_words(tmp_pa
     (path := tmp_path / "rows.csv").write_text('sentence,label\nfoo,"bad, good"\n')
     with pytest.raises(OperatorError, match=r"label 'bad, good' is not .* words 'bad', 'good'$"):
         row_files.checked_texts(path, TEMPLATE)
+
+
+def test_rows__record_of_several_lines__is_named_by_its_first(tmp_path: Path) -> None:
+    (path := tmp_path / "rows.csv").write_text('sentence,label\n"a\nb",1\n,\n\n"c\nd",9\n')
+    with pytest.raises(OperatorError, match=r"rows\.csv:6: label 9 is not"):
+        row_files.checked_texts(path, TEMPLATE)
