@@ -34,6 +34,10 @@ async def prepare(signed: SignedManifest, options: run.JoinOptions, reporter: Re
     data_dir = run.find_data_directory(manifest, options.source.data_dir)
     data_dir.check_run(signed)
     _warn_of_open_run(manifest, options.network, reporter)
+    typed = {name: getattr(options.training, name) for name in ("model", "data", "eval_data")}
+    if options.is_relay and (unused := [f"--{name.replace('_', '-')}" for name, value in typed.items() if value]):
+        text = f"a node with --relay does not train, and makes no use of {', '.join(unused)}"
+        reporter.event_at(logging.WARNING, "unused_options", text, options=unused)
     fetched: Path | None = None
     if not options.is_relay and run.public_data.is_of_peers(manifest.task, options.training.data):
         if options.source.bootstrap.run_data_bytes:
