@@ -123,11 +123,8 @@ class Synchroniser:
 
     def peers_due_for_head(self, now_ms: int) -> list[wire.PeerId]:
         """Return the neighbours to which no head was sent for HEAD_INTERVAL_MS."""
-        return [
-            peer
-            for peer, entry in self._neighbours.items()
-            if entry.head_sent_ms is None or now_ms - entry.head_sent_ms >= timings.HEAD_INTERVAL_MS
-        ]
+        due_ms, neighbours = now_ms - timings.HEAD_INTERVAL_MS, self._neighbours.items()
+        return [peer for peer, each in neighbours if each.head_sent_ms is None or each.head_sent_ms <= due_ms]
 
     def head_sent(self, peer: wire.PeerId, now_ms: int) -> None:
         self._neighbours[peer].head_sent_ms = now_ms

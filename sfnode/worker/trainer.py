@@ -146,20 +146,20 @@ class Trainer:
                 self.estimating = job.step if isinstance(job, StartEstimate) else None
                 if isinstance(job, Evaluate):
                     await self._evaluate(session, job)
-                    was_delayed = True
                 else:
-                    event = await self._estimate(session, job)
-                    if isinstance(event, EstimateFinished):
-                        event = replace(event, was_delayed=was_delayed)
-                    elif self.spent:  # before the step is given up: the next one would begin at once
-                        await inbox.send(TrainingSwitched(is_on=False))
-                    await inbox.send(event)
-                    was_delayed = False
+                    await self._measure(session, job, inbox, was_delayed=was_delayed)
+                was_delayed = isinstance(job, Evaluate)
                 self.estimating = None  # not earlier: a cancellation while the event waits would lose it
         finally:
             self._served = None
             with trio.CancelScope(shield=True):
                 await session.aclose()
+
+    async def _measure(self, session: WorkerSession, job: StartEstimate, inbox: Inbox, *, was_delayed: bool) -> None:
+        event = await self._estimate(session, job)
+        if self.spent and isinstance(event, EstimateSkipped):
+            await inbox.send(TrainingSwitched(is_on=False))  # before it: the next step would begin at once
+        await inbox.send(replace(event, was_delayed=was_delayed) if isinstance(event, EstimateFinished) else event)
 
     async def _open(self, session: WorkerSession) -> None:
         request = messages.OpenSession(manifest=self._signed.encode(), training=self._config, author=self._author)
