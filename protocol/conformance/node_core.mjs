@@ -55,6 +55,7 @@ export class Node {
     this.#effects = [];
     this.ignored = {};
     this.#nowMs = nowMs;
+    if (name === "MessageArrived" && !this.sync.isOpen(details[0])) return []; // SPEC 8.5: it was on its way
     const message = name === "MessageArrived" ? decodeMessage(details[1]) : null;
     this.#on[name](...details, message);
     if (!this.#hasMet && (this.sync.isLive || this.snapshots.maySign())) {
@@ -126,7 +127,6 @@ export class Node {
   // --- messages
 
   #receive(peer, message) {
-    if (!this.sync.isOpen(peer)) return; // SPEC 8.5: still on its way when the peer was dropped
     try {
       this.#take(peer, message);
     } catch (error) {

@@ -67,6 +67,8 @@ class Node:
                 turn.do(self.snapshots.peer_joined(event.peer))
             case events.PeerLeft():
                 self._close(event.peer)
+            case events.MessageArrived() if not self.sync.is_open(event.peer):
+                return []  # it was on its way when the peer was dropped (SPEC 8.5)
             case events.MessageArrived():
                 self._receive(event.peer, event.message)
             case events.EstimateFinished():
@@ -111,8 +113,6 @@ class Node:
     # --- messages -----------------------------------------------------------------------------------------
 
     def _receive(self, peer: PeerId, message: Message) -> None:
-        if not self.sync.is_open(peer):
-            return  # the message was on its way when the peer was dropped
         try:
             match message:
                 case Records():

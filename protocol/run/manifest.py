@@ -243,7 +243,7 @@ def _broken_dense_rules(manifest: Manifest) -> Iterator[str]:
     if any(tensor.kind is TensorKind.VECTOR for tensor in tensors):
         yield "tensors: a dense core is one of matrices, and a vector is listed"
     if len({tensor.outputs for tensor in tensors}) > 1:
-        yield "tensors: with a dense core all have as many outputs, since they share one U"
+        yield "tensors: with a dense core all have as many outputs, as the target is of one stream"
     if manifest.task.objective is not Objective.LOSS:
         yield "task.objective: must be loss with dense cores"
     if manifest.task.batch_rows != method.directions:

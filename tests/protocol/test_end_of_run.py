@@ -12,7 +12,7 @@ from protocol.ledger.ledger import Ledger
 from protocol.limits import WORK_DISTANCE_MAX
 from protocol.node.end_of_run import Ending
 from protocol.node.node import Node
-from protocol.wire import Head, PeerId
+from protocol.wire import Head, PeerId, Ping
 from tests.simulation.scripted import scripted_network
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
@@ -50,6 +50,14 @@ def distances_told(target: Node, now_ms: int) -> dict[PeerId, int]:
     effects = target.handle(Ticked(), now_ms)
     sent = [effect for effect in effects if isinstance(effect, SendMessage) and isinstance(effect.message, Head)]
     return {effect.peer: effect.message.work_distance for effect in sent if isinstance(effect.message, Head)}
+
+
+def test_end__head_of_a_peer_that_was_dropped__is_no_occasion_to_tell_the_distance() -> None:
+    told = finished(X, Y)
+    same(told, Y, 5, 30)
+    tell(told, X, Ping(nonce=1), 40)
+    assert tell(told, X, head_of(told.replica.ledger, OTHER_STATE), 200) == []
+    assert distances_told(told, 210) == {Y: 6}
 
 
 def test_end__node_alone__is_over_at_once() -> None:
