@@ -116,6 +116,10 @@ def _payloads() -> Iterator[Case]:
     yield _compared(more, other).case("another payload in a slot, and more slots here", "example")
     void = [*mine, record(EXAMPLE, 1, 8, author=signer(1))]
     yield _compared(Asking(EXAMPLE, void), other).case("another payload in a slot that is void here", "example")
+    both, alone = [mine[1], void[-1]], ledger_of(EXAMPLE, [mine[1]])
+    yield _compared(Asking(EXAMPLE, both), alone).case("no slot counts on both sides: no hashes", "example")
+    more = Asking(EXAMPLE, [*void, record(EXAMPLE, 30, 5, author=signer(1))])
+    yield _compared(more, ledger_of(EXAMPLE, void)).case("a slot is void on both sides, and more here", "example")
     # Two payloads with one hash: whoever holds one would never ask for the other.
     equal = [EnvelopeCodec(_WIDE).seal(_AUTHOR, 0, tuple(scalars)) for scalars in _OF_ONE_HASH]
     assert payload_hash(equal[0].record) == payload_hash(equal[1].record) == bytes.fromhex("002621f3e76481a0")

@@ -156,3 +156,7 @@ def _further() -> Iterator[Story]:
     told = Story(name, ONE, held=[record(ONE, 0, 5, author=ME)], reserved_step=0).tick(0).join(10, X)
     told.tell(20, X, head_of(ledger_of(ONE, []), work_distance=9)).ticks(30_009, 30_010)
     yield told.ticks(1_830_009, 1_830_010)
+
+    told = Story("a relay that is not live has finished once its only neighbour has left", TWO, is_training=False)
+    told.tick(0).join(10, X).push(20, X, seal(TWO, 1, 1)).tick(70).leave(80, X).ticks(130, 30_129, 30_130)
+    yield told.join(40_000, X).tick(40_050)

@@ -179,6 +179,7 @@ export const SWITCHES_OF_NODE_STEPS = [
     ],
   ]),
   ...of("node_core.mjs", "traces_end.json", [
+    ["9.1.5", "or has no neighbour", " || this.sync.peers.length === 0)) return false;", ")) return false;"],
     [
       "9.1.5",
       "once it is live",

@@ -166,6 +166,8 @@ const ASKING = [
     ],
     ["8.4.4", "any number of authors in a span", "listed > this.#run.manifest.authors_max", "false"],
     ["8.4.3 UNREQUESTED", "any number of statements", "listed <= 2 * this.#ledger.roster.statementsMax", "true"],
+    ["8.4.4", "hashes of none that counts on both sides", "missing.length === 0 && hasCommon && ", "missing.length === 0 && "],
+    ["8.4.4", "explained by slots that count alone", "[...theirs.valid, ...theirs.void]", "theirs.valid"],
     ["8.4.4", "payloads are not compared", "missing.length === 0 && hasCommon && ", "false && "],
     ["8.4.4", "equal hashes are equal payloads", "missing.length === 0 && !this.isFailed && !isVoidHere", "false"],
     ["8.4.4", "equal hashes are pulled beside a void slot", " && !isVoidHere", ""],
