@@ -31,6 +31,7 @@ CHECKS: tuple[tuple[str, object, tuple[str, ...]], ...] = (
     ("contains, with a blank", {"contains": " a"}, ("b a", " a")),
     ("regex", {"regex": "[a-c]{{2,3}}"}, ("ab", " abc ", "a", "abcd", "xab", "abx")),
     ("regex, quoted fields", {"regex": "{odd}|{n}x"}, ("a.b{c}", "aXb{c}", "7x", "7")),
+    ("regex, one of two", {"regex": "a|b"}, ("b", "ax", "xb")),
     ("regex, a point", {"regex": "a.b"}, ("a b", "a\nb")),
     ("number", {"number": "{answer}"}, ("42", "42.0", "+042", "-42", "42,0", "4.2e1", "42.", "", "1" * 400,
         "\u0664\u0662")),
@@ -48,8 +49,11 @@ CHECKS: tuple[tuple[str, object, tuple[str, ...]], ...] = (
     ("json, a list", {"json": _LIST}, (
         '["a"]', '["a","\U0001f600c"]', "[]", '["a","b","c"]', '[""]', '["abc"]', "[1]", '"a"')),
     ("json, anything", {"json": {}}, (
-        "1", '"\\ud800"', "1e5", _DEEP, f"[{_DEEP}]", "", "NaN", "1e999", "1" * 400, "1 2")),
+        "1", '"\\ud800"', "1e5", '{"\\udfff":1}', _DEEP, f"[{_DEEP}]", "", "NaN", "1e999", "1" * 400, "1 2")),
     ("json, an open object", {"json": _OPEN}, ('{"a":false,"b":[],"c":1}', '{"a":0,"b":1}', '{"a":false}', "1")),
+    ("json, nothing is required", {"json": {"properties": {"a": {}}}}, ("{}",)),
+    ("json, closed", {"json": {"required": ["a"], "additionalProperties": False}}, ('{"a":1}', "{}")),
+    ("json, a field with blanks", {"json": {"const": "{blank}"}}, ('" 42\\n"', '"42"')),
     ("json, true is not 1", {"json": {"const": 1}}, ("1", "1.0", "true", '"1"')),
     ("json, a field", {"json": {"const": "{answer}"}}, ('"42"', "42")),
     ("json, bounds of other types", {"json": {"minimum": 3, "minLength": 2, "minItems": 1}}, (
@@ -81,6 +85,8 @@ def _cases() -> Iterator[Case]:
     yield _case("a longer answer has not ended", {"regex": "a*\u00e9b?"}, f"{_LONG}b")
     yield _case("the beginning of a longer answer", {"contains": "\u00e9"}, f"{_LONG}b")
     yield _case("the end of a longer answer", {"contains": "b"}, f"{_LONG}b")
+    yield _case("white space counts as bytes of the answer", {"words": [1, 1]}, f" {_LONG}")
+    yield _case("the answer is cut, then stripped", {"contains": "b"}, f" {_LONG[1:]}b")
     yield _case("a character that is cut", {"contains": "\u00e9"}, f"a{_LONG}")
 
 

@@ -97,6 +97,8 @@ def dense_quantised() -> Iterator[Case]:
         "of the longest length": (400, [18.0 * unit, 0.0, 0.0, -math.sqrt(0.5) * unit]),
         "shortened, with its direction": (400, [3.0, -4.0, 1.0, 0.125]),
         "shortened before it is rounded": (400, [1.875, 0.04375]),
+        "shortened, though no longer than the root of the energy": (400, [19.6 * unit, 0.0, 0.0, 0.0]),
+        "too many numbers for the energy: nothing is left": (1, [1.0] + [0.0] * 15),
         "clipped": (30_000, [9.0, -1.0]),
         "shortened, then clipped": (20_000, [1e6, -3.0, 2.0]),
         "an energy that no number keeps": (1, [1.0, -1.0, 1.0, 1.0]),

@@ -39,6 +39,10 @@ def _inner(levels: int) -> Data:
     return _schemas(levels - 1) if levels % 2 else {"a": _schemas(levels - 1)}
 
 
+def _mixed(sums: int, schemas: int) -> object:
+    return {"sum": [[1, _mixed(sums - 1, schemas)]]} if sums else {"json": _schemas(schemas)}
+
+
 def _terms(count: int) -> object:
     return {"sum": [[1, {"sum": [[1, _A]] * (count - 2)}], [0.5, _A]]}
 
@@ -52,6 +56,9 @@ _VALID: dict[str, str] = {
     "nothing": _text({"exact": ""}),
     "8 sums": _text(_sums(8)),
     "8 schemas": _text({"json": _schemas(8)}),
+    "4 sums with 4 schemas in them": _text(_mixed(4, 4)),
+    "ranges of one value": _text({"sum": [[1, {"number": ["5", 5]}], [1, {"words": [5, 5]}]]}),
+    "B is no multiple of the samples": _text(_A, samples=7),
     "16 terms": _text(_terms(16)),
     "the largest weight": _text({"sum": [[1_000_000, _A], [1e-300, _A]]}),
     "64 constants": _text({"json": {"enum": [None, True, 1.5, "{a}"] * 16}}),
@@ -114,6 +121,10 @@ _WRONG: dict[str, str] = {
     "sum: weight 1,000,001": _text({"sum": [[1_000_001, _A]]}),
     "sum: weight true": _text({"sum": [[True, _A]]}),
     "9 sums": _text(_sums(9)),
+    "4 sums with 5 schemas in them": _text(_mixed(4, 5)),
+    "number: blanks around a bound": _text({"number": " 5 "}),
+    "number: a bound beyond binary64": _text({"number": "1" * 400}),
+    "json: a brace in a constant": _text({"json": {"const": "{"}}),
     "9 schemas": _text({"json": _schemas(9)}),
     "json: a pattern": _text({"json": {"pattern": "a"}}),
     "json: two types": _text({"json": {"type": ["null", "string"]}}),

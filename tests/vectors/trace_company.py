@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from protocol.wire import PullDone, Records
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.runs import EXAMPLE, record, run
-from tests.vectors.trace_recorder import ME, Story, X
+from tests.vectors.trace_recorder import ME, Story, X, Y, head_of
 
 CURRENT, SHORT = run({}, staleness=0), run({}, steps=3)  # as in trace_steps
+ROUNDS, CROWDED = run({"directions": 2, "local_steps": 4, "clip": 100}, steps=400), run({}, authors_max=2)
 
 
 def stories_in_company() -> Iterator[Story]:
@@ -22,6 +23,8 @@ def stories_in_company() -> Iterator[Story]:
     yield from _reserved()
     yield _two_of_five()
     yield from _heard_from_the_frontier_on()
+    yield from _exact()
+    yield from _met()
 
 
 def _own(step: int) -> bytes:
@@ -142,3 +145,49 @@ def _heard_from_the_frontier_on() -> Iterator[Story]:
 
     told = Story("not live: the frontier is that before the message's first record", EXAMPLE, is_training=False).tick(0)
     yield told.join(10, X).push(20, X, seal(EXAMPLE, 1, 9), seal(EXAMPLE, 2, 4)).tick(2_100)
+
+
+# --- what a plausible other reading of SPEC 9.1 and 9.2 gets wrong
+
+
+def _exact() -> Iterator[Story]:
+    held = [record(CROWDED, 0, 5, author=ME), seal(CROWDED, 1, 0)]
+    told = Story("the author table is full, and it has a place there: goes on", CROWDED, held=held, reserved_step=0)
+    told.tick(0).join(5, X).same(10, X).worker_ready(20).push(30, X, seal(CROWDED, 2, 0)).estimated(500, 1)
+    yield told.tick(550)
+
+    told = Story("two neighbours join and do not answer: 30 s from the first", EXAMPLE, expects_peers=True).tick(0)
+    yield told.join(10_000, X).worker_ready(10_010).join(20_000, Y).ticks(39_999, 40_000)
+
+    told = _in_company("it waits so; the neighbour is done and has work again: what is left of the same 30 s")
+    told.same(5_000, X, work_distance=1).same(5_500, X).estimated(6_000, 9)
+    yield told.ticks(6_050, 30_099, 30_100)
+
+    for rounds, name in ((8, "counts: goes on"), (9, "does not: the slow one is waited for")):
+        held = [*(_own(step) for step in range(20)), seal(EXAMPLE, 1, 19 + rounds), seal(EXAMPLE, 2, 3)]
+        told = Story(f"of three one is {rounds} rounds ahead, which {name}", EXAMPLE, held=held, reserved_step=19)
+        told.tick(0).join(0, X).same(5, X).push(1_000, X, seal(EXAMPLE, 1, 20 + rounds), seal(EXAMPLE, 2, 4))
+        yield told.worker_ready(1_100).ticks(1_150)
+
+    # Paces of 400 and 800 ms.
+    told = Story("two paces: a twentieth of their mean for the others", CURRENT).tick(0).join(10, X)
+    told.same(20, X, work_distance=1).worker_ready(1_000).estimated(1_400, 0).estimated(2_200, 1)
+    told.push(2_300, X, seal(CURRENT, 1, 2), seal(CURRENT, 2, 2), seal(CURRENT, 3, 1)).estimated(2_800, 2)
+    yield told.ticks(2_829, 2_830)
+
+
+def _met() -> Iterator[Story]:
+    for step, name in (
+        (44, "all up to 64 rounds behind the slower of two neighbours"),
+        (40, "nobody 65 rounds behind it"),
+    ):
+        held = [seal(ROUNDS, 1, step), seal(ROUNDS, 2, step), seal(ROUNDS, 3, 300)]
+        told = Story(f"a newcomer meets {name}", ROUNDS, held=held, is_training=False).tick(0).join(10, X, Y)
+        told.tell(15, Y, head_of(ledger_of(ROUNDS, []), step=396)).same(20, X, step=300)
+        yield told.push(1_000, X, seal(ROUNDS, 4, 320)).tick(2_100)
+
+    held = [seal(SHORT, 1, 2), seal(SHORT, 2, 0), seal(SHORT, 3, 0)]
+    told = Story(
+        "nobody is heard of, and one has done the last round: a relay has finished", SHORT, held=held, is_training=False
+    )
+    yield told.tick(0).join(10, X).same(20, X)

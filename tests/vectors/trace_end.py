@@ -160,3 +160,7 @@ def _further() -> Iterator[Story]:
     told = Story("a relay that is not live has finished once its only neighbour has left", TWO, is_training=False)
     told.tick(0).join(10, X).push(20, X, seal(TWO, 1, 1)).tick(70).leave(80, X).ticks(130, 30_129, 30_130)
     yield told.join(40_000, X).tick(40_050)
+
+    name = "a record that makes a slot void is not heard of: its author is not awaited"
+    told = Story(name, TWO, held=[seal(TWO, 1, 0), seal(TWO, 2, 1)], is_training=False).tick(0).join(10, X)
+    yield told.same(20, X).push(1_000, X, seal(TWO, 1, 0, 77)).same(1_010, X, work_distance=16).tick(1_110)

@@ -25,6 +25,7 @@ def horizon() -> Document:
 def _stories() -> Iterator[Story]:
     yield from _pushed()
     yield from _pulled()
+    yield from _one_goes_on()
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, **config: Any) -> Story:
@@ -86,3 +87,16 @@ def _pulled() -> Iterator[Story]:
     told = Story("a session that began before the node was live has no horizon", LONG, is_training=False)
     told.tick(0).join(10, X, Y).until_pull(30, X, ledger_of(LONG, far)).same(40, Y)
     yield told.answer(50, X, ledger_of(LONG, far))
+
+
+def _one_goes_on() -> Iterator[Story]:
+    """The frontier is that of all met, and the horizon that of the one who is heard of."""
+    held = tuple(seal(LONG, author, 10) for author in (1, 2, 3))
+    told = relay("pushed, most are silent: 64 rounds beyond those heard of within 60 s", held=held)
+    yield told.push(100, X, seal(LONG, 4, 74)).push(200, X, seal(LONG, 4, 139), seal(LONG, 4, 138)).tick(2_100)
+
+    held = tuple(seal(LONG, author, 100) for author in (1, 2, 3))
+    full = ledger_of(LONG, [*held, *(seal(LONG, 4, step) for step in (20, 84, 85))])
+    told = relay("pulled, most are silent and further: 64 rounds beyond those heard of within 60 s", held=held)
+    told.push(100, X, seal(LONG, 4, 20)).tell(2_000, X, head_of(full, step=9))
+    yield told.catch_up(4_000, X, full, step=9)

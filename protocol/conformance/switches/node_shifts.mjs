@@ -8,7 +8,15 @@ export const SWITCHES_OF_NODE_SHIFTS = [
     ["9.1", "seventeen paces", "const PACES_KEPT = 16;", "const PACES_KEPT = 17;"],
     ["9.1.2", "half of the others alone", "active.length + 1; // this node", "active.length; // this node"],
     ["9.1.2", "two thirds", "const isHalfThere = 2 *", "const isHalfThere = 3 *"],
+    ["9.1", "the other half's share of the lower median", ": median(this.#paces);", ": lowerMedian(this.#paces);"],
+    ["9.1", "all less than 64 rounds behind are met", "if (step >= least) this", "if (step > least) this"],
+    ["9.1", "finished with the median of all", "return Math.max(-1, ...this.#others(highest).map(([, step]) => this.#roundOf(step)));", "return this.#middle([], highest);"],
+    ["9.1.4", "without company it begins to wait anew", "return hasCompany && this.#isExpecting(nowMs);", "{ if (!hasCompany) this.#alone = null; return hasCompany && this.#isExpecting(nowMs); }"],
     ["9.1", "pace ends with the next start", "this.#halfMs - this.#startedMs]", "nowMs - this.#startedMs]"],
+  ]),
+  ...of("node_clock.mjs", "traces_horizon.json", [
+    ["7.3.3", "64 rounds beyond the frontier", "Math.max(this.#middle(this.#heardSteps(highest, nowMs), highest), this.", "Math.max(this.frontier(highest, nowMs), this."],
+    ["7.3.3", "or, pulled, beyond all met", "Math.max(told, this.#furthest(this.#heardSteps(", "Math.max(told, this.#furthest(this.#recentSteps("],
   ]),
   ...of("node_clock.mjs", "traces_roster.json", [
     ["9.1", "an interval goes with its author", "      this.#intervalMs.delete(author);\n"],
@@ -19,6 +27,15 @@ export const SWITCHES_OF_NODE_SHIFTS = [
   ...of("node_core.mjs", "traces_steps.json", [
     ["9.1", "not heard of at the frontier", "|| envelope.step >= frontier)", "|| envelope.step > frontier)"],
     ["9.1", "the frontier after each record", "|| envelope.step >= frontier)", "|| envelope.step >= this.#frontier())"],
+  ]),
+  ...of("node_core.mjs", "traces_end.json", [
+    ["9.1", "a void slot's author is heard of", "      this.flood.push(first, null); // SPEC 8.3: for all\n      return true;\n", "      this.flood.push(first, null);\n      this.clock.hear(record.subarray(0, 32).toString(\"hex\"), [0], this.#nowMs);\n      return true;\n"],
+  ]),
+  ...of("node_sync.mjs", "traces_steps.json", [
+    ["9.2.3", "the last neighbour begins the 30 s", "this.metMs ??= nowMs;", "this.metMs = nowMs;"],
+  ]),
+  ...of("node_state.mjs", "traces_steps.json", [
+    ["9.2.4", "a full table has no place for those in it", "this.ledger.holdsAnyOf(author) || ", ""],
   ]),
   ...of("node_core.mjs", "traces_roster.json", [
     ["7.7", "not live: nothing is told", "peer, this.sync.isLive || request === 0);", "peer, this.sync.isLive);"],

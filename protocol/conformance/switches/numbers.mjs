@@ -125,6 +125,7 @@ const DENSE = [
   ...of("scalars.mjs", "scalars.json", [
     ["5.6", "a gradient that is not finite is sent", "if (!Number.isFinite(length)) return null;"],
     ["5.6", "a long gradient is sent", "length > longest ? longest / length : 1", "1"],
+    ["5.6", "shortened where it is longer than the root of the energy", "length > longest ?", "length > Math.sqrt(energyMax) ?"],
     ["5.6", "no room for rounding", " - Math.sqrt(mean.length) / 2"],
     ["5.6", "every gradient has the largest length", "length > longest ? longest / length : 1", "length > 0 ? longest / length : 1"],
     ["5.6", "a negative length", "Math.max(0, Math.sqrt(energyMax) - Math.sqrt(mean.length) / 2)", "Math.sqrt(energyMax) - Math.sqrt(mean.length) / 2"],
