@@ -146,6 +146,8 @@ def _bounds() -> Iterator[Case]:
     voided = [record(EXAMPLE, 11, value, author=signer(1)) for value in (5, 6)]
     late = Asking(EXAMPLE, horizon=10)
     yield _compared(late, ledger_of(EXAMPLE, voided)).case("a void slot beyond the horizon", "example")
+    held = Asking(EXAMPLE, voided[:1], horizon=10)
+    yield _compared(held, ledger_of(EXAMPLE, voided)).case("the same, where one record is held", "example")
     rows = [record(_LARGE, step, *[0] * 1_024) for step in range(0, 4 * 31, 4)]
     asker = Asking(_LARGE)
     asker.hear(_head(ledger_of(_LARGE, rows))).hear_all(ledger_of(_LARGE, rows), requests_max=3)

@@ -169,11 +169,26 @@ def _exact() -> Iterator[Story]:
         told.tick(0).join(0, X).same(5, X).push(1_000, X, seal(EXAMPLE, 1, 20 + rounds), seal(EXAMPLE, 2, 4))
         yield told.worker_ready(1_100).ticks(1_150)
 
-    # Paces of 400 and 800 ms.
-    told = Story("two paces: a twentieth of their mean for the others", CURRENT).tick(0).join(10, X)
-    told.same(20, X, work_distance=1).worker_ready(1_000).estimated(1_400, 0).estimated(2_200, 1)
-    told.push(2_300, X, seal(CURRENT, 1, 2), seal(CURRENT, 2, 2), seal(CURRENT, 3, 1)).estimated(2_800, 2)
-    yield told.ticks(2_829, 2_830)
+    for first_ms, second_ms, grace_ms in ((410, 800, 30), (20, 101, 3), (6_000, 9_000, 375)):
+        name = f"paces of {first_ms} and {second_ms} ms: waits for the others for {grace_ms} ms"
+        told = Story(name, CURRENT).tick(0).join(10, X).same(20, X, work_distance=1).worker_ready(1_000)
+        done_ms = 1_000 + first_ms + second_ms
+        told.estimated(1_000 + first_ms, 0).estimated(done_ms, 1)
+        told.push(done_ms, X, seal(CURRENT, 1, 2), seal(CURRENT, 2, 2), seal(CURRENT, 3, 1)).estimated(done_ms + 500, 2)
+        yield told.ticks(done_ms + 499 + grace_ms, done_ms + 500 + grace_ms)
+
+    told = Story(
+        "of three met two are heard of: the lower median of these",
+        EXAMPLE,
+        held=[seal(EXAMPLE, 1, 25)],
+        is_training=False,
+    )
+    told.tick(0).join(10, X).same(20, X, step=25).push(1_000, X, seal(EXAMPLE, 2, 20), seal(EXAMPLE, 3, 30))
+    yield told.tick(2_100)
+
+    told = Story("paused while it measures, and the others are done: finished after that", SHORT).tick(0).join(10, X)
+    told.same(20, X).worker_ready(30).switch(40, is_on=False).push(50, X, seal(SHORT, 1, 2))
+    yield told.tick(100).estimated(500, 0)
 
 
 def _met() -> Iterator[Story]:

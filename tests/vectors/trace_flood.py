@@ -58,6 +58,14 @@ def _exact() -> Iterator[Story]:
     told = relay("one tick is late: the interval is doubled").tick(500, 26)
     yield told.push(1_000, X, a).push(1_010, X, b).ticks(1_074, 1_075)
 
+    told = relay(
+        "new records, and in their midst one that makes a slot void: the first of that slot goes first", held=(a,)
+    )
+    yield told.push(1_000, X, b, seal(EXAMPLE, 1, 0, 77), c)
+
+    told = relay("one record and a half: nothing is kept")
+    yield told.tell(1_000, X, Records(request=0, data=a + b[:54]))
+
 
 # --- queues
 

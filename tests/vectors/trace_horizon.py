@@ -26,6 +26,7 @@ def _stories() -> Iterator[Story]:
     yield from _pushed()
     yield from _pulled()
     yield from _one_goes_on()
+    yield from _of_one_neighbour()
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, **config: Any) -> Story:
@@ -100,3 +101,16 @@ def _one_goes_on() -> Iterator[Story]:
     told = relay("pulled, most are silent and further: 64 rounds beyond those heard of within 60 s", held=held)
     told.push(100, X, seal(LONG, 4, 20)).tell(2_000, X, head_of(full, step=9))
     yield told.catch_up(4_000, X, full, step=9)
+
+
+def _of_one_neighbour() -> Iterator[Story]:
+    held = (seal(LONG, 1, 10),)
+    full = ledger_of(LONG, [*held, seal(LONG, 2, 74), seal(LONG, 2, 75)])
+    told = relay("pulled: the steps of other neighbours do not count", held=held).join(30, Y, Z)
+    told.same(40, Y, step=300).same(50, Z, step=300).tell(2_000, X, head_of(full, step=9))
+    yield told.catch_up(4_000, X, full, step=9)
+
+    told = relay("pushed while a session is under way: the session's horizon does not count").join(30, Y, Z)
+    ahead = replace(head_of(full), step=950)
+    told.same(40, Y, step=9).same(50, Z, step=9).tell(2_000, X, ahead).tell(4_000, X, ahead)
+    yield told.push(4_010, X, seal(LONG, 2, 75)).push(4_020, X, seal(LONG, 2, 73))

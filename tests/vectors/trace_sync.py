@@ -26,7 +26,7 @@ from tests.support.ledgers import ledger_of, seal, signer
 from tests.vectors.notation import Document
 from tests.vectors.runs import DENSE, EXAMPLE, run
 from tests.vectors.trace_files import traces
-from tests.vectors.trace_recorder import Story, X, Y, head_of
+from tests.vectors.trace_recorder import Story, X, Y, Z, head_of
 
 LONG = run({"rank": 2, "epoch_steps": 512, "clip": 99}, steps=4_096)
 FEW = run({}, authors_max=3)
@@ -48,6 +48,7 @@ def _stories() -> Iterator[Story]:
     yield from _counted_anew()
     yield from _shared()
     yield from _counted()
+    yield from _misread()
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), is_live: bool = False, first_request: int = 100) -> Story:
@@ -343,3 +344,27 @@ def _counted() -> Iterator[Story]:
         yield told.until_pull(30, X, full).pulled(40, X, *records).catch_up(1_040, X, full)
     told = relay("only records of slots that were not asked for: failed; none came, so the rest doubles")
     yield told.until_pull(30, X, full).pulled(40, X, three).tell(2_039, X, head_of(full)).catch_up(2_040, X, full)
+
+
+def _misread() -> Iterator[Story]:
+    """What a plausible other reading of SPEC 8.4 gets wrong."""
+    one, two = seal(EXAMPLE, 1, 0), seal(EXAMPLE, 2, 0)
+    full = ledger_of(EXAMPLE, [one, two])
+
+    told = relay("live: a head in the rest after a session counts", is_live=True).tell(2_000, X, head_of(full))
+    told.until_pull(4_000, X, full).pulled(4_010, X).tell(5_000, X, head_of(full))
+    yield told.tell(6_010, X, head_of(full))
+
+    told = relay("fewer records than slots, one of them held by then: the rest is 1 s").until_pull(30, X, full)
+    yield told.push(35, Y, one).pulled(40, X, one).tell(1_039, X, head_of(full)).tell(1_040, X, head_of(full))
+
+    told = relay("the session with another neighbour has skipped something: this one may leave it, too")
+    yield told.join(15, Z).until_pull(30, X, full).catch_up(40, Y, full).catch_up(50, Z, full)
+
+    here, there = seal(EXAMPLE, 1, 5, 1), ledger_of(EXAMPLE, [seal(EXAMPLE, 1, 5, 2), two])
+    told = relay("hashes that do not fit the bitmap: the rest of the page is pulled, then the session has failed")
+    told.push(20, Y, here).tell(30, X, head_of(there)).answer(30, X, there, until=PayloadsRequest)
+    asked = told.request(X)
+    assert isinstance(asked, PayloadsRequest)
+    told.tell(40, X, Payloads(request=asked.request, span=0, author=asked.author, hashes=bytes(16)))
+    yield told.answer(50, X, there)
