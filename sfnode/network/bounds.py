@@ -42,6 +42,7 @@ INBOUND_MAX = 28  # neighbours: together they take 40 MB, and 230 us for each fl
 OUTBOUND_TARGET = 6  # random graphs of this degree stay connected when a third of the nodes vanish
 OUTBOUND_MAX = 8  # two more than the target, for re-checking bootstraps
 CONNECTIONS_PER_PEER_MAX = 4  # simultaneous dials, and a restart while the old connection hangs
+OWN_HOSTS_MAX = 3  # addresses offered for "every interface": a joiner tries each, and the string to join stays short
 OPEN_FILES = 4_096  # requested from the system at the start; the default of macOS is 256
 FILES_BESIDE = 96  # of them not for inbound connections: libraries, store, worker, outbound connections
 STRANGERS_PER_GROUP_MAX = 16  # connections of one network before their hello

@@ -52,7 +52,7 @@ class RunAddress:
         if any(not node.is_inside for node in self.nodes):
             return ""
         if all(node.is_loopback for node in self.nodes):
-            return "only on this machine (--listen /ip4/0.0.0.0/tcp/4001 lets others dial the node)"
+            return "only on this machine (for others it needs a network, and --listen /ip4/0.0.0.0/tcp/4001)"
         return "on your own network (--announce names an address for all others)"
 
 

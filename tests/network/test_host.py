@@ -6,6 +6,7 @@ import importlib.metadata
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -52,6 +53,39 @@ async def test_listen__every_interface_and_one_of_them__operator_error_says_so(o
     listen = [parse_listen(f"/ip4/{host}/tcp/{port}") for host in ("0.0.0.0", "127.0.0.1")]
     with pytest.raises(OperatorError, match=f"127.0.0.1/tcp/{port} and on every interface"):
         await host_module.check_can_listen(tuple(listen[::order]))
+
+
+def interface(host: str, family: int = socket.AF_INET) -> list[SimpleNamespace]:
+    return [SimpleNamespace(family=family, address=host)]
+
+
+@pytest.mark.parametrize("way_out", [None, "10.8.0.2"])
+def test_dialable__every_interface__are_a_few_of_the_interfaces_and_loopback(
+    way_out: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a default route it was loopback alone, and with a tunnel the tunnel's address alone."""
+    found = {
+        "lo": interface("127.0.0.1"),
+        "eth9": interface("192.168.9.1"),  # no cable
+        "docker0": interface("172.17.0.1"),
+        "wlan0": interface("169.254.3.3") + interface("fe80::1%wlan0", socket.AF_INET6) + interface("192.168.1.7"),
+        "tun0": interface("10.8.0.2"),
+        **{f"eth{number}": interface(f"192.168.2.{number}") for number in range(4)},
+    }
+
+    def connect(probe: socket.socket, _address: object) -> None:
+        if way_out is None:
+            raise OSError("network is unreachable")
+
+    fake = type("Fake", (socket.socket,), {"connect": connect, "getsockname": lambda _self: (way_out, 1)})
+    monkeypatch.setattr(host_module.socket, "socket", fake)
+    monkeypatch.setattr(host_module.psutil, "net_if_addrs", lambda: found)
+    monkeypatch.setattr(
+        host_module.psutil, "net_if_stats", lambda: {name: SimpleNamespace(isup=name != "eth9") for name in found}
+    )
+    hosts = [address.host for address in host_module.dialable(parse_listen("/ip4/0.0.0.0/tcp/4001"))]
+    first = ["10.8.0.2", "192.168.1.7"]
+    assert hosts == [*(first if way_out else first[::-1]), "192.168.2.0", "127.0.0.1"]
 
 
 async def test_listen__every_interface_of_both_families__one_port_serves_both() -> None:

@@ -4,6 +4,7 @@ Noise, Yamux and TCP are named explicitly: the library's default list accepts pl
 """
 
 import errno
+import ipaddress
 import logging
 import os
 import socket
@@ -13,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import psutil
 import trio
 from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
@@ -46,6 +48,9 @@ PROTOCOL = TProtocol("/sfnode/1")
 
 # Usual errors when a stream cannot be opened: the peer has gone, is slow, or lacks the protocol.
 _NOT_OPENED = (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, trio.BrokenResourceError)
+
+# Networks of containers and virtual machines on this machine: nobody outside can dial their addresses.
+_INTERNAL_INTERFACES = ("docker", "br-", "veth", "virbr", "cni", "lxc", "podman", "vmnet", "bridge")
 
 _LISTEN_ADVICE = {
     errno.EADDRINUSE: "another program, perhaps another node, uses this port; stop it or choose another port",
@@ -276,18 +281,29 @@ async def check_can_listen(listen: tuple[Address, ...]) -> None:
 
 
 def dialable(address: Address) -> tuple[Address, ...]:
-    """Return the addresses to dial for a listening address: "every interface" becomes the main one and loopback."""
+    """Return the addresses to dial for a listening one: for "every interface" those of a few, and then loopback.
+
+    The interface of the default route comes first. The others matter where there is none, as in an isolated classroom,
+    or where it leads into a tunnel.
+    """
     if not address.is_wildcard:
         return (address,)
     family, elsewhere, loopback = {
         "ip4": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),
         "ip6": (socket.AF_INET6, "2001:db8::1", "::1"),
     }[address.kind]
-    hosts = [loopback]
+    hosts = []
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((elsewhere, 9))  # sends nothing; the system picks the interface for the way out
-        hosts.insert(0, probe.getsockname()[0])
-    return tuple(replace(address, host=host) for host in dict.fromkeys(hosts))
+        hosts.append(str(probe.getsockname()[0]))
+    states = psutil.net_if_stats()
+    for name, found in psutil.net_if_addrs().items():
+        own = [ipaddress.ip_address(each.address) for each in found if each.family == family]
+        useful = [str(host) for host in own if not (host.is_link_local or host.is_loopback)]
+        is_up = name in states and states[name].isup and not name.startswith(_INTERNAL_INTERFACES)
+        if is_up and not set(useful) & set(hosts):
+            hosts += useful[:1]
+    return tuple(replace(address, host=host) for host in dict.fromkeys((*hosts[: bounds.OWN_HOSTS_MAX], loopback)))
 
 
 async def _connect(address: Address) -> trio.SocketStream:
