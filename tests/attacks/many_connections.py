@@ -36,14 +36,15 @@ async def _attack(victim: Relay, lasts_s: float) -> Outcome:
     hosts = [f"127.{2 + number // 200}.0.{1 + number % 200}" for number in range(_CONNECTIONS)]
     async with _idle(victim, hosts, spent):
         await trio.sleep(lasts_s)
+        others_s = await manifest_s(victim)
         age_s = max(age_s, await victim.status_s())
     await trio.sleep(_CLOSED_S)
     is_alive = victim.is_alive
     after_s = await manifest_s(victim) if is_alive else None
-    is_joined = all(each is not None and each <= _JOINED_S_MAX for each in (before_s, during_s, after_s))
+    is_joined = all(each is not None and each <= _JOINED_S_MAX for each in (before_s, during_s, others_s, after_s))
     return Outcome(
         before=in_words(before_s),
-        during=f"{in_words(during_s)}, a status after {age_s:.1f} s",
+        during=f"{in_words(during_s)}, then {in_words(others_s)}, a status after {age_s:.1f} s",
         after=in_words(after_s) if is_alive else "the node has ended",
         attacker=f"{spent.connections} connections, no byte",
         bound=f"a status every {_STATUS_S_MAX:.0f} s, a manifest in {_JOINED_S_MAX:.0f} s",

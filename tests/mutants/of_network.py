@@ -140,8 +140,14 @@ STREAMS = (
     _mutant(
         "inbound-takes-all-connections",
         "strangers from many networks keep the node from dialling anybody",
-        Edit(_HOST, "_build_host", "min_connections=outbound", "min_connections=0"),
+        Edit(_GUARD, "Doorkeeper.place", "len(self._callers) >= self._places_max", "False"),
         _OF_DOORS + "test_sockets__strangers_take_all_inbound_connections__the_node_still_dials",
+    ),
+    _mutant(
+        "places-first-come-first-served",
+        "silent connections from a few networks keep newcomers out",
+        Edit(_GUARD, "Doorkeeper.place", "if not strangers:", "if True:"),
+        _OF_DOORS + "test_sockets__more_silent_ones_than_the_open_files_allow__oldest_of_the_largest_crowd_gives_way",
     ),
     _mutant(
         "half-closed-streams-stay",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -16,7 +17,6 @@ from protocol.wire import encode
 from sfnode.network import bounds
 from sfnode.network.open_files import allowed_files, connections_max
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins, parse_proxy
-from sfnode.network.transport.host import DialError
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.ping import PROTOCOL as PING
 from sfnode.network.transport.reachability import PROTOCOL as REACH
@@ -194,20 +194,36 @@ def test_open_files__system_refuses__what_is_allowed_holds(monkeypatch: pytest.M
     assert (allowed_files(), connections_max()) == (256, 160)
 
 
-async def test_sockets__more_than_the_open_files_allow__are_closed_before_a_handshake(
+async def test_sockets__more_silent_ones_than_the_open_files_allow__oldest_of_the_largest_crowd_gives_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """They kept every newcomer out for as long as they were opened anew."""
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (bounds.FILES_BESIDE + 3,) * 2)
     async with running_host(1) as victim, running_host(2, is_listening=False) as other:
-        address = address_of(victim)
-        idle = [await trio.open_tcp_stream(address.host, address.port) for _ in range(3)]
-        await until(lambda: victim._swarm._inbound_limiter.borrowed_tokens == 3)
-        with pytest.raises(DialError):
-            await other.dial(address)
+        address, idle, callers = address_of(victim), [], victim._doorkeeper._callers
+        for host in ("127.2.0.1", "127.1.0.1", "127.1.0.1"):
+            idle.append(await trio.open_tcp_stream(address.host, address.port, local_address=host))
+            await until(lambda: len(callers) == len(idle))
+        link = await other.dial(address)
+        assert [caller.host for caller in callers] == ["127.2.0.1", "127.1.0.1", "127.0.0.1"]
+        with trio.fail_after(2.0):
+            async for _greeting in idle[1]:
+                pass
+        await link.aclose()
         for stream in idle:
             await stream.aclose()
-        await until(lambda: victim._swarm._inbound_limiter.borrowed_tokens == 0)
-        await (await other.dial(address)).aclose()
+        await until(lambda: not callers)
+
+
+async def test_place__all_taken_by_peers_with_a_hello__newcomer_is_refused() -> None:
+    doorkeeper = Doorkeeper(DEFAULT_ORIGINS, 1)
+    with trio.socket.socket() as first, trio.socket.socket() as second:
+        with doorkeeper.place("8.8.8.8", first) as caller:
+            caller.muxed = SimpleNamespace(is_stranger=False)
+            with pytest.raises(NotAdmittedError, match="all places are taken"), doorkeeper.place("9.9.9.9", second):
+                pytest.fail("must not be admitted")
+        with doorkeeper.place("9.9.9.9", second):
+            assert first.fileno() != -1
 
 
 async def test_sockets__strangers_take_all_inbound_connections__the_node_still_dials(
@@ -215,10 +231,10 @@ async def test_sockets__strangers_take_all_inbound_connections__the_node_still_d
 ) -> None:
     """It said "this node has 3 connections already", and reached nobody."""
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (bounds.FILES_BESIDE + 3,) * 2)
+    monkeypatch.setattr(bounds, "OUTBOUND_MAX", 1)
+    monkeypatch.setattr(bounds, "DIALS_AT_ONCE_MAX", 0)
     async with running_host(1) as victim, running_host(2, is_listening=False) as stranger, running_host(3) as other:
-        for _ in range(3):
+        for _ in range(4):
             await stranger.dial(address_of(victim))
         await until(lambda: len(connections(victim)) == 3)
-        with pytest.raises(DialError):
-            await other.dial(address_of(victim))
         await check_echo(victim, other)

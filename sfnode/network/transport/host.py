@@ -86,13 +86,15 @@ class Host:
         if len(identity_seed) != 32:
             raise ValueError(f"an Ed25519 seed has 32 bytes, got {len(identity_seed)}")
         patches.patch_library()
-        self._host = _build_host(identity_seed, connections_max())
+        inbound_max = connections_max()
+        self._host = _build_host(identity_seed, inbound_max)
         self._swarm: Any = self._host.get_network()
         self._on_inbound = on_inbound
         self.slips = slips or Slips()
         self.on_garbage: Callable[[PeerId, str], None] = lambda _peer, _reason: None
         self.guard = StreamGuard(self._host._swarm_stream_handler)
-        self._listeners = patches.patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
+        self._doorkeeper = Doorkeeper(origins, inbound_max)
+        self._listeners = patches.patch_swarm(self._swarm, self.guard, self._doorkeeper)
         patches.identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
@@ -249,7 +251,7 @@ def _build_host(identity_seed: bytes, inbound_max: int) -> Any:
     outbound = bounds.OUTBOUND_MAX + bounds.DIALS_AT_ONCE_MAX
     connections = ConnectionConfig(
         max_connections=inbound_max + outbound,
-        min_connections=outbound,  # never taken by inbound ones
+        min_connections=outbound,  # inbound ones do not take these, because the doorkeeper counts them
         low_watermark=outbound,
         high_watermark=inbound_max + outbound,
         max_connections_per_peer=bounds.CONNECTIONS_PER_PEER_MAX,

@@ -8,6 +8,7 @@ TCP address only, 60 s negative cache, stale addresses), the default security li
 
 import importlib.metadata
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ from protocol.errors import OperatorError
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.transport.bounded_yamux import BoundedYamux, WindowedStream
-from sfnode.network.transport.stream_guard import Doorkeeper, StreamGuard
+from sfnode.network.transport.stream_guard import Caller, Doorkeeper, StreamGuard
 from sfnode.unexpected_errors import Boundary
 
 LIBRARY_VERSION = "0.8.1"
@@ -71,6 +72,7 @@ def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> list[
     swarm.set_stream_handler(guard.handle)
     swarm.upgrader.muxer_multistream.new_conn = _bounded_muxer(swarm.upgrader.muxer_multistream)
     swarm._do_handle_inbound_connection = _inbound_handler(swarm, doorkeeper)
+    swarm._inbound_limiter = trio.CapacityLimiter(math.inf)  # first come first served; the doorkeeper makes room
     # The resource manager leaks slots and is rate-limited per process; the bounds in bounds.py take its place.
     swarm.set_resource_manager(None)
     # Notifees run identify in trio *system* tasks (basic_host.py), where an error ends the process. We have our hello.
@@ -131,16 +133,19 @@ def _inbound_handler(swarm: Any, doorkeeper: Doorkeeper) -> Callable[[Any, Any, 
         log(logging.DEBUG, "inbound_upgrade_failed", is_failure=True)
 
     async def handle(stream: Any, address: Any, _failure_event: Any) -> None:
-        raw, muxed = RawConnection(stream, False), None
+        raw = RawConnection(stream, False)
         with Boundary(failed):
-            host = str(stream.stream.socket.getpeername()[0])
-            others = (connection.muxed_conn for connection in swarm.get_connections())
-            async with doorkeeper.admitted(host, [other.remote_host for other in others if other.is_stranger]):
-                muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
-        if muxed is None:
-            with Boundary(failed):
-                await raw.close()
-            return
+            socket = stream.stream.socket
+            with doorkeeper.place(str(socket.getpeername()[0]), socket) as caller:
+                await serve(raw, address, caller)
+                return
+        with Boundary(failed):
+            await raw.close()
+
+    async def serve(raw: RawConnection, address: Any, caller: Caller) -> None:
+        others = (connection.muxed_conn for connection in swarm.get_connections())
+        async with doorkeeper.admitted(caller.host, [other.remote_host for other in others if other.is_stranger]):
+            caller.muxed = muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
         connections = swarm.connections.get(muxed.peer_id, ())
         if len(connections) <= bounds.CONNECTIONS_PER_PEER_MAX:
             with trio.move_on_after(bounds.FIRST_SESSION_S):

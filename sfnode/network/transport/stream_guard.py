@@ -8,8 +8,9 @@ protocol name that is not UTF-8 is enough (multiselect_communicator.py:58).
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -81,13 +82,52 @@ class NotAdmittedError(Exception):
     """The network of this connection has too many strangers here, or too many recent handshakes."""
 
 
-class Doorkeeper:
-    """Limits the connections before their hello and the rate of handshakes, per group of `Origins`."""
+@dataclass(slots=True, eq=False)
+class Caller:
+    """One inbound connection; ``muxed`` follows its handshake."""
 
-    def __init__(self, origins: Origins) -> None:
+    host: str
+    crowd: str | None
+    socket: trio.socket.SocketType
+    muxed: Any = None
+
+    @property
+    def is_stranger(self) -> bool:
+        """Return whether it has not sent its hello."""
+        return self.muxed is None or bool(self.muxed.is_stranger)
+
+
+class Doorkeeper:
+    """Limits inbound connections in total; those before their hello and the rate of handshakes per group of `Origins`.
+
+    When all are taken, a newcomer gets the place of the oldest stranger of the most crowded group.
+    """
+
+    def __init__(self, origins: Origins, places_max: int = bounds.CONNECTIONS_MAX) -> None:
         self._origins = origins
+        self._places_max = places_max
+        self._callers: list[Caller] = []  # the oldest first
         self._shaking_hands: list[str] = []
         self._turns = TokenBuckets(bounds.HANDSHAKES_BURST, bounds.HANDSHAKES_PER_S)
+
+    @contextmanager
+    def place(self, host: str, socket: trio.socket.SocketType) -> Iterator[Caller]:
+        """Hold a place for a connection; NotAdmittedError if all are taken and nobody there is a stranger."""
+        if len(self._callers) >= self._places_max:
+            strangers = [each for each in self._callers if each.is_stranger]
+            if not strangers:
+                raise NotAdmittedError("all places are taken")
+            crowds = Counter(each.crowd for each in strangers)
+            leaving = max(strangers, key=lambda each: crowds[each.crowd])
+            leaving.socket.close()  # which ends its task
+            self._callers.remove(leaving)
+        caller = Caller(host, self._origins.crowd_of(host), socket)
+        self._callers.append(caller)
+        try:
+            yield caller
+        finally:
+            if caller in self._callers:
+                self._callers.remove(caller)
 
     @asynccontextmanager
     async def admitted(self, host: str, strangers: Iterable[str]) -> AsyncIterator[None]:
