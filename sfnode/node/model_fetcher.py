@@ -1,5 +1,6 @@
 """Fetches a model's files from the neighbours into this machine's cache, in pieces that are checked as they come."""
 
+import errno
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -19,6 +20,7 @@ from sfnode.status import ModelProgress
 from sfnode.storage import disk
 
 RETRY_S = 30.0  # the disk is full or not writable: the operator may change that
+_NO_ROOM = "the disk has no room for the model"
 SILENCE_S = 15.0  # without a piece; then the progress says that no peer gives any
 _RATE_S = 5.0  # over which the rate is measured
 _LISTED_TOGETHER = 1 << 17  # pieces whose hashes are held at once: 4 MiB, for 128 GiB of files
@@ -36,7 +38,7 @@ class ModelFetcher:
         self._pieces = PieceFetcher(sources, pace)
         self._done_bytes = 0
         self._total_bytes = 0
-        self._has_room = True
+        self._not_stored = ""  # what the progress says while the disk does not take the model
         self._seen: deque[tuple[float, int]] = deque()  # (time, bytes received by then)
         self._told: set[str] = set()
 
@@ -67,7 +69,7 @@ class ModelFetcher:
         text = f"fetching the model {peers}" if givers else f"waiting for a peer that has the model: {sizes}"
         return ModelProgress(
             stage="fetching",
-            text=text if self._has_room else "the disk has no room for the model",
+            text=self._not_stored or text,
             done_bytes=self._done_bytes,
             total_bytes=self._total_bytes,
             givers=givers,
@@ -81,7 +83,7 @@ class ModelFetcher:
             missing = [file for file in files if not await in_disk_thread(pieces.is_there, folder, file)]
             self._done_bytes, self._total_bytes = 0, sum(file.bytes for file in missing)
             lack = _lack_of_room(folder, missing)
-            self._has_room = not lack
+            self._not_stored = _NO_ROOM if lack else ""
             if lack or not missing:
                 return lack
             started_s, before = trio.current_time(), self._pieces.received_bytes
@@ -90,7 +92,9 @@ class ModelFetcher:
             for together in _listed_together(missing):
                 await self._fetch_some(together, folder)
         except OSError as error:
-            return disk.describe_os_error(error)
+            is_full = error.errno == errno.ENOSPC
+            self._not_stored = _NO_ROOM if is_full else "the model cannot be stored"
+            return "the disk is full. Free some space" if is_full else disk.describe_os_error(error)
         received, seconds = self._pieces.received_bytes - before, trio.current_time() - started_s
         text = f"the model is in {folder}: {received / 1e6:.1f} MB came from peers in {seconds:.1f} s"
         self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
@@ -141,11 +145,12 @@ class ModelFetcher:
         return found
 
     async def _watch(self) -> None:
-        """Report it when no neighbour has given a piece for SILENCE_S."""
+        """Report it when no neighbour has given a piece for SILENCE_S, unless the disk took none."""
         while True:
-            before = self._pieces.received_bytes
+            before, was_stored = self._pieces.received_bytes, not self._not_stored
             await trio.sleep(SILENCE_S)
-            if self._pieces.received_bytes == before and not self._pieces.givers():
+            is_silent = self._pieces.received_bytes == before and not self._pieces.givers()
+            if is_silent and was_stored and not self._not_stored:
                 text = "no neighbour gives pieces of the model now; they are asked again until one does"
                 self._tell_once("model_missing", f"{text}. A copy on this machine will do, too: --model FOLDER")
 

@@ -207,14 +207,21 @@ async def test_fetch__folder_cannot_be_made__is_said_once_and_tried_again(tmp_pa
 async def test_fetch__disk_is_full__is_said_and_goes_on_once_there_is_room(
     tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After a while it said that no neighbour gave pieces."""
     monkeypatch.setattr(disk, "free_disk_bytes", lambda _folder: None)  # somebody else fills it later
+    monkeypatch.setattr(model_fetcher, "RETRY_S", 0.4)
+    monkeypatch.setattr(model_fetcher, "SILENCE_S", 0.1)
+    fetcher = joiner.fetcher()
     with small_disk(tmp_path / "disk", kilobytes=2_000) as small:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(joiner.fetch, small / "model")
+            nursery.start_soon(fetcher.fetch, joiner.spec.files, small / "model")
             await until(lambda: joiner.events("model_not_stored"))
+            await trio.sleep(0.3)
+            assert fetcher.look().text == "the disk has no room for the model" and not joiner.events("model_missing")
             remount(small, "size=8m")
-        assert contents(small / "model") == FILES
-    assert len(joiner.events("model_not_stored")) == 1
+        assert contents(small / "model") == FILES and "has no room" not in fetcher.look().text
+    (told,) = joiner.events("model_not_stored")
+    assert told["reason"] == "the disk is full. Free some space"
 
 
 async def test_fetch__nobody_has_it__is_said_once_and_the_progress_says_it(
