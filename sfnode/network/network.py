@@ -151,7 +151,7 @@ class Network:
         return self._has_met_others or bool(self.book)
 
     def statistics(self) -> NetworkStatistics:
-        worst = max(self.dialler.reports, key=lambda report: report.failures, default=None)
+        worst = max(self.dialler.reports, key=lambda report: (report.is_expected, report.failures), default=None)
         return NetworkStatistics(
             bytes_in=self._total.bytes_in,
             bytes_out=self._total.bytes_out,

@@ -47,6 +47,7 @@ class DialReport:
     reason: str
     failures: int  # in a row
     retry_in_s: float  # until the next dial, from the moment of the failure
+    is_expected: bool = True  # a bootstrap, or reached before; others can be invented, by anybody on the local network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

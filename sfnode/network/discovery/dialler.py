@@ -226,7 +226,14 @@ class Dialler:
             where = str(address)
             earlier = self._reports.pop(where, None)
             failures = earlier.failures + 1 if earlier else 1
-            self._reports[where] = DialReport(address=where, reason=reason, failures=failures, retry_in_s=retry_in_s)
+            self._reports[where] = DialReport(
+                address=where,
+                reason=reason,
+                failures=failures,
+                retry_in_s=retry_in_s,
+                is_expected=self._book.is_expected(peer),
+            )
             log(logging.DEBUG, "dial_not_answered", address=where, reason=reason, retry_in_s=round(retry_in_s, 1))
-        for oldest in tuple(self._reports)[: -bounds.DIAL_REPORTS_MAX]:
+        by_worth = sorted(self._reports, key=lambda where: self._reports[where].is_expected)  # each kind: oldest first
+        for oldest in by_worth[: -bounds.DIAL_REPORTS_MAX]:
             del self._reports[oldest]

@@ -135,6 +135,11 @@ class AddressBook:
         """Return whether the operator named the peer, now or before an earlier start."""
         return (entry := self._entries.get(peer)) is not None and entry.is_bootstrap
 
+    def is_expected(self, peer: PeerId) -> bool:
+        """Return whether the peer is a bootstrap or was reached before, so that a failed dial is news."""
+        entry = self._entries.get(peer)
+        return entry is not None and (entry.is_bootstrap or bool(entry.last_success_unix_ms))
+
     # --- dialling
 
     def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:

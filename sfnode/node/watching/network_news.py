@@ -56,8 +56,9 @@ class NetworkNews:
             self._remember(text, is_bad=True)
 
     def look(self, network: Network, memory: MemoryState) -> None:
-        # Why an address cannot be reached, each reason once while it lasts.
-        reports = {(report.address, report.reason): report for report in network.dialler.reports}
+        # Why an address cannot be reached, each reason once while it lasts. Anybody can invent peers: not of those.
+        known = [report for report in network.dialler.reports if report.is_expected]
+        reports = {(report.address, report.reason): report for report in known}
         for key in sorted(reports.keys() - self._dials):
             report = reports[key]
             is_later = round(report.retry_in_s) > 0
