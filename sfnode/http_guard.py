@@ -24,8 +24,9 @@ def is_name_of_ours(host: str, *names: str) -> bool:
     An attacker's name may resolve to this machine (DNS rebinding). An IP address cannot be rebound. The port is
     ignored, because a tunnel may use another one at its far end.
     """
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    return name in ("localhost", *names) or _address(name.removeprefix("[").removesuffix("]")) is not None
+    name = (host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host).lower()  # names have no case
+    is_known = name in ("localhost", *map(str.lower, names))
+    return is_known or _address(name.removeprefix("[").removesuffix("]")) is not None
 
 
 def url_to_open(host: str, port: int | str, path: str = "") -> str:

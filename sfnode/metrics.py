@@ -209,7 +209,7 @@ class _Server:
             case [b"HEAD", *rest]:
                 as_get = await self._response_to(b" ".join((b"GET", *rest)), host)
                 return as_get[: as_get.index(b"\r\n\r\n") + 4]
-            case [b"GET", b"/metrics", _]:
+            case [b"GET", target, _] if target.partition(b"?")[0] == b"/metrics":  # Prometheus adds its `params`
                 return await trio.to_thread.run_sync(_figures, self._last_status)
             case [b"GET", _, _]:
                 return _response("404 Not Found", b"the metrics are at /metrics\n")

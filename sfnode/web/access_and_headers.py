@@ -90,6 +90,8 @@ class Gate:
         self._app, self._access, self._recognise = app, access, recognise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # which becomes 403
         if scope["type"] != "http":
             return
         refusal = self._access.refusal(Request(scope))

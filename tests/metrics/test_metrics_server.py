@@ -44,11 +44,10 @@ async def ask(port: int, request: bytes) -> bytes:
         return b"".join([part async for part in stream])
 
 
-async def test_server__asked_for_metrics__gives_those_of_the_last_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("target", [b"/metrics", b"/metrics?module=sfnode"])
+async def test_server__asked_for_metrics__gives_those_of_the_last_status(target: bytes) -> None:
     async with serving(lambda: STATUS) as port:
-        answer = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\n\r\n")
+        answer = await ask(port, b"GET " + target + b" HTTP/1.1\r\nHost: 127.0.0.1:9464\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
     assert b"\nsfnode_peers 3.0\n" in answer
 

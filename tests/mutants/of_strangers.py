@@ -140,7 +140,7 @@ DOORS = (
         "pages-in-http-2",
         "a stranger changes to HTTP/2, and what fails in its frames is counted as a bug of ours",
         Edit("sfnode.web.server", "_PageServer.__setattr__", "isinstance(value, ProtocolWrapper)", "False"),
-        "tests/web/test_server.py::test_connection__stranger_asks_for_http_2_or_in_advance__is_no_slip_of_ours",
+        "tests/web/test_server.py::test_connection__stranger_asks_for_more_than_http_1_or_in_advance__is_no_slip_of_ours",
     ),
     _mutant(
         "metrics-under-any-name",

@@ -283,12 +283,18 @@ async def test_connection__garbage_instead_of_http__ends_without_harm(made: Made
 
 
 _UPGRADE = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n\r\n"
+_WEBSOCKET = (
+    b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 _HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # and empty settings
 _PRIORITIES = b"".join(bytes([0, 0, 5, 2, 0]) + (2 * at + 1).to_bytes(4) + bytes(5) for at in range(1, 1_100))
 
 
-@pytest.mark.parametrize("said", [_UPGRADE, _HTTP_2 + _PRIORITIES, 3 * b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
-async def test_connection__stranger_asks_for_http_2_or_in_advance__is_no_slip_of_ours(
+@pytest.mark.parametrize(
+    "said", [_UPGRADE, _WEBSOCKET, _HTTP_2 + _PRIORITIES, 3 * b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"]
+)
+async def test_connection__stranger_asks_for_more_than_http_1_or_in_advance__is_no_slip_of_ours(
     said: bytes, made: MadeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each was an error with a traceback in the log of the node; those in HTTP/2 were counted as bugs of ours."""

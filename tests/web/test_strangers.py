@@ -118,10 +118,19 @@ async def test_place__patience_is_over__ends_unless_the_stranger_was_recognised(
 
 @pytest.mark.parametrize(
     ("host", "is_ours"),
-    [("localhost:9", True), ("127.0.0.1", True), ("[::1]:9", True), ("box", True), ("evil.org", False), ("", False)],
+    [
+        ("localhost:9", True),
+        ("LocalHost", True),
+        ("127.0.0.1", True),
+        ("[::1]:9", True),
+        ("box", True),
+        ("BOX:9", True),
+        ("evil.org", False),
+        ("", False),
+    ],
 )
 def test_name__of_a_host_header__is_ours_or_an_address(host: str, is_ours: bool) -> None:
-    assert is_name_of_ours(host, "box") is is_ours
+    assert is_name_of_ours(host, "Box") is is_ours
 
 
 @pytest.mark.parametrize(
