@@ -82,6 +82,7 @@ PARTS_AHEAD_MAX = 8  # requests in flight for a basis: they fill a stream's wind
 PIECE_PARTS_AHEAD = 4  # requests in flight for a model's piece: half a window for each of two streams
 
 # --- waiting times ----------------------------------------------------------------------------------------------
+CONNECT_S = 3.0  # TCP alone, where the peer has another address to try: a lost packet costs 1 s
 DIAL_S = 15.0  # name lookup, TCP, Noise, Yamux and protocol negotiation of one address
 HELLO_S = 10.0  # wait for the first frame of the other side
 PING_INTERVAL_S = 30.0  # below the idle time-outs of common NAT boxes

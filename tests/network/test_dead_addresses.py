@@ -1,4 +1,4 @@
-"""Addresses that do not work: which of them the operator hears of."""
+"""Addresses that do not work: how long each is waited for, and which of them the operator hears of."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import trio
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import Address
+from sfnode.network.sessions.file_download import Download, Wanted, fetch
+from sfnode.network.transport import host
 from sfnode.node.watching.network_news import NetworkNews
 from sfnode.reporter import Reporter
 from tests.support.daemons import free_ports
-from tests.support.network_nodes import LOOPBACK, network, start, until
+from tests.support.network_nodes import LOOPBACK, MANIFEST, network, start, until
 
 
 def dead_addresses(count: int) -> list[Address]:
@@ -42,4 +44,29 @@ async def test_invented_peers__fail_one_after_the_other__leave_the_report_of_the
         news.look(node.network, node.network.statistics().memory)
         assert [each.text for each in news.latest] == [f"cannot reach {dead.transport}: connection refused"]
         assert node.network.statistics().unreached.startswith(str(dead))
+        nursery.cancel_scope.cancel()
+
+
+async def test_dial__two_addresses_without_answer_before_the_good_one__cost_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each took 15 s: the first neighbour came after half a minute, and the manifest, too."""
+    silent = dead_addresses(2)
+    connect = host._connect
+
+    async def connect_or_hang(address: Address) -> trio.SocketStream:
+        if address.port in {each.port for each in silent}:
+            await trio.sleep_forever()
+        return await connect(address)
+
+    monkeypatch.setattr(host, "_connect", connect_or_hang)
+    monkeypatch.setattr(bounds, "CONNECT_S", 0.1)
+    async with trio.open_nursery() as nursery:
+        good = await start(nursery, network(1))
+        addresses = (*(replace(each, peer=good.peer) for each in silent), *good.addresses)
+        node = await start(nursery, network(2, NetworkConfig(bootstrap=addresses)))
+        await until(node.connected, within_s=5.0)
+        assert {report.reason for report in node.network.dialler.reports} == {"no answer within 0 s"}
+        with trio.fail_after(5.0):
+            assert await fetch(Download(Wanted.manifest(None)), addresses) == MANIFEST
         nursery.cancel_scope.cancel()

@@ -109,6 +109,12 @@ def test_address__malformed__operator_error_names_it(text: str) -> None:
     assert parse_untrusted((text,)) == ()
 
 
+def test_listen__link_local_of_ipv6__operator_error_says_why() -> None:
+    """It was an invalid argument."""
+    with pytest.raises(OperatorError, match="needs a zone, which cannot be given: listen on /ip6/::"):
+        parse_listen("/ip6/fe80::1/tcp/4001")
+
+
 @pytest.mark.parametrize("text", ["/ip4/0.0.0.0/tcp/1", "/ip6/::/tcp/1", "/ip4/1.2.3.4/tcp/0"])
 def test_announce__cannot_be_dialled__operator_error(text: str) -> None:
     with pytest.raises(OperatorError, match="cannot"):

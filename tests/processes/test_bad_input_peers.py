@@ -94,7 +94,7 @@ def test_join__bootstraps_that_are_something_else__are_named_each_with_its_fault
         wait_until(lambda: len(reasons()) == 3, "three addresses that fail")
     assert "other run" in reasons()[right] or "another run" in reasons()[right], reasons()
     assert "another node answers there" in reasons()[wrong]
-    assert "handshake failed" in reasons()[web_address] or "reset" in reasons()[web_address]
+    assert "perhaps that is no sfnode node" in reasons()[web_address] or "reset" in reasons()[web_address]
     stop(node, signal.SIGTERM)
 
 

@@ -179,11 +179,12 @@ class Dialler:
     async def _try_addresses(self, peer: PeerId) -> None:
         failed: dict[Address, str] = {}
         link = None
-        for bare in self._book.dialable(peer, trio.current_time()):
+        addresses = self._book.dialable(peer, trio.current_time())
+        for bare in addresses:
             address = replace(bare, peer=peer)
             self._book.tried_at(address, trio.current_time())
             try:
-                link = await self._host.dial(address)
+                link = await self._host.dial(address, has_others=bare != addresses[-1])
                 break
             except DialError as error:
                 failed[address] = str(error)

@@ -136,7 +136,7 @@ def parse_bootstrap(text: str) -> Address:
 
 
 def parse_listen(text: str) -> Address:
-    """Parse the operator's listening address. OperatorError unless its host is an IP address.
+    """Parse the operator's listening address. OperatorError unless its host is an IP address without a zone.
 
     0.0.0.0 means every interface; port 0 means any free port.
     """
@@ -144,6 +144,8 @@ def parse_listen(text: str) -> Address:
         address = parse_address(text)
         if address.kind not in ("ip4", "ip6"):
             raise ValueError("listen on an IP address: /ip4/0.0.0.0/tcp/<port> or /ip6/::/tcp/<port>")
+        if address.kind == "ip6" and address.is_link_local:
+            raise ValueError("a link-local address needs a zone, which cannot be given: listen on /ip6/::/tcp/<port>")
         return address
 
 

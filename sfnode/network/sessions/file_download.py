@@ -260,7 +260,8 @@ async def fetch(
             if len(set(addresses)) > 1:  # halved in each round, because all nodes may be slow
                 download.bytes_per_s_min = bounds.OBSERVER_BYTES_PER_S_MIN / 2 ** (attempt - 1)
             try:
-                return await _fetch_from(host, address, download)
+                has_others = attempt == 1 and address != addresses[-1]
+                return await _fetch_from(host, address, download, has_others)
             except OtherRunError as error:
                 lasting[address] = f"{error}. Ask whoever gave you the address which run they mean"
                 reason = f"it {error}"
@@ -279,9 +280,9 @@ async def fetch(
     raise OperatorError(f"the node at {address} {found}")
 
 
-async def _fetch_from(host: Host, address: Address, download: Download) -> bytes:
+async def _fetch_from(host: Host, address: Address, download: Download, has_others: bool) -> bytes:
     """Try one node once. DialError, LinkBrokenError, RefusedError, Reject, OtherRunError."""
-    async with aclosing(await host.dial(address)) as link:
+    async with aclosing(await host.dial(address, has_others=has_others)) as link:
         channel, agent = Channel(link, Timings(), Traffic()), f"sfnode/{__version__}"
         await exchange_hello(channel, own_hello(run_id=OBSERVER_RUN_ID, agent=agent, listen=(), head_step=0))
         data = await download.run(channel)

@@ -151,17 +151,24 @@ class Host:
             for listener in self._listeners:
                 nursery.start_soon(listener.close)
 
-    async def dial(self, address: Address) -> Link:
-        """Open a session stream to the peer at one address within DIAL_S; DialError gives the reason of a failure."""
+    async def dial(self, address: Address, *, has_others: bool = False) -> Link:
+        """Open a session stream to the peer at one address within DIAL_S; DialError gives the reason of a failure.
+
+        ``has_others``: the peer has further addresses to try, so an IP address without answer is left after CONNECT_S.
+        """
         assert address.peer is not None, "only addresses with a peer id are dialled"
         if address.peer == self.peer:
             raise DialError("this is the node itself")
+        is_quick = has_others and address.kind in ("ip4", "ip6")  # a name may have to be looked up
+        limit_s = bounds.CONNECT_S if is_quick else bounds.DIAL_S
         try:
             with trio.fail_after(bounds.DIAL_S):
-                stream = await _connect(address)
+                with trio.fail_after(limit_s):
+                    stream = await _connect(address)
+                limit_s = bounds.DIAL_S
                 return await self._upgrade(stream, address.peer)
         except trio.TooSlowError as error:
-            raise DialError(f"no answer within {bounds.DIAL_S:.0f} s") from error
+            raise DialError(f"no answer within {limit_s:.0f} s") from error
         except Exception as error:
             raise DialError(_describe(error)) from error
 
@@ -329,7 +336,7 @@ def _describe(error: BaseException) -> str:
         return _OTHER_PEER
     if "protocol" in whole and "not supported" in whole:
         return "that is not an sfnode node: it does not speak /sfnode/1"
-    return f"handshake failed ({texts[0][:200]})"
+    return f"handshake failed ({texts[0][:200]}); perhaps that is no sfnode node"
 
 
 def _causes(error: BaseException) -> list[BaseException]:
