@@ -164,6 +164,8 @@ class _Connections:
         known = sum(stream.stranger.is_known for stream in self._open.values())
         if known >= _CONNECTIONS_MAX or len(self._open) >= 2 * _CONNECTIONS_MAX:
             return
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # else a laptop that sleeps keeps its place for a quarter of an hour
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1_000 * _SEND_S))
         with self._strangers.place(host) as stranger:
             stream = self._open[client] = _Stream(accepted, stranger)
             try:
