@@ -98,7 +98,7 @@ PROCESS = (
         Edit(
             _HOST,
             "Host.dial",
-            "            stream = await _connect(address)\n"
+            "            stream = await _connect(address, has_others)\n"
             "            return await self._upgrade(stream, address.peer)\n",
             "            from libp2p.peer.peerinfo import PeerInfo\n"
             "            peer = ID.from_base58(address.peer)\n"

@@ -129,7 +129,7 @@ class AddressBook:
         if not entry.addresses:
             del self._entries[peer]
 
-    # --- bootstraps
+    # --- dialling
 
     def is_bootstrap(self, peer: PeerId) -> bool:
         """Return whether the operator named the peer, now or before an earlier start."""
@@ -137,10 +137,7 @@ class AddressBook:
 
     def is_expected(self, peer: PeerId) -> bool:
         """Return whether the peer is a bootstrap or was reached before, so that a failed dial is news."""
-        entry = self._entries.get(peer)
-        return entry is not None and (entry.is_bootstrap or bool(entry.last_success_unix_ms))
-
-    # --- dialling
+        return (entry := self._entries.get(peer)) is not None and bool(entry.is_bootstrap or entry.last_success_unix_ms)
 
     def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:
         """Return the peers that may be dialled now, in the order of :func:`dial_order`, at random within each group."""
@@ -171,12 +168,9 @@ class AddressBook:
         For a peer that was never reached, addresses with failed dials rest. Otherwise an attacker who names one address
         under many ids could make this node dial a stranger without end.
         """
-        entry = self._entries.get(peer)
-        if entry is None:
-            return ()
-        if entry.is_bootstrap or entry.last_success_unix_ms:
-            return tuple(entry.addresses)
-        return tuple(each for each in entry.addresses if self._rest_of(each)[1] <= now_s)
+        if self.is_expected(peer):
+            return self.addresses(peer)
+        return tuple(each for each in self.addresses(peer) if self._rest_of(each)[1] <= now_s)
 
     def tried_at(self, address: Address, now_s: float) -> None:
         """Let an address rest after the dial that starts now, longer each time; ``succeeded`` ends the rest."""

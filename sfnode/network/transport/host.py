@@ -6,6 +6,7 @@ Noise, Yamux and TCP are named explicitly: the library's default list accepts pl
 import errno
 import ipaddress
 import logging
+import math
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -86,14 +87,13 @@ class Host:
         if len(identity_seed) != 32:
             raise ValueError(f"an Ed25519 seed has 32 bytes, got {len(identity_seed)}")
         patches.patch_library()
-        inbound_max = connections_max()
-        self._host = _build_host(identity_seed, inbound_max)
+        self._host = _build_host(identity_seed, connections_max())
         self._swarm: Any = self._host.get_network()
         self._on_inbound = on_inbound
         self.slips = slips or Slips()
         self.on_garbage: Callable[[PeerId, str], None] = lambda _peer, _reason: None
         self.guard = StreamGuard(self._host._swarm_stream_handler)
-        self._doorkeeper = Doorkeeper(origins, inbound_max)
+        self._doorkeeper = Doorkeeper(origins, connections_max())
         self._listeners = patches.patch_swarm(self._swarm, self.guard, self._doorkeeper)
         patches.identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
@@ -154,21 +154,17 @@ class Host:
     async def dial(self, address: Address, *, has_others: bool = False) -> Link:
         """Open a session stream to the peer at one address within DIAL_S; DialError gives the reason of a failure.
 
-        ``has_others``: the peer has further addresses to try, so an IP address without answer is left after CONNECT_S.
+        ``has_others``: others are tried next, so an IP address without answer is left after CONNECT_S.
         """
         assert address.peer is not None, "only addresses with a peer id are dialled"
         if address.peer == self.peer:
             raise DialError("this is the node itself")
-        is_quick = has_others and address.kind in ("ip4", "ip6")  # a name may have to be looked up
-        limit_s = bounds.CONNECT_S if is_quick else bounds.DIAL_S
         try:
             with trio.fail_after(bounds.DIAL_S):
-                with trio.fail_after(limit_s):
-                    stream = await _connect(address)
-                limit_s = bounds.DIAL_S
+                stream = await _connect(address, has_others)
                 return await self._upgrade(stream, address.peer)
         except trio.TooSlowError as error:
-            raise DialError(f"no answer within {limit_s:.0f} s") from error
+            raise DialError(f"no answer within {bounds.DIAL_S:.0f} s") from error
         except Exception as error:
             raise DialError(_describe(error)) from error
 
@@ -315,13 +311,16 @@ def dialable(address: Address) -> tuple[Address, ...]:
     return tuple(replace(address, host=host) for host in dict.fromkeys((*hosts[: bounds.OWN_HOSTS_MAX], loopback)))
 
 
-async def _connect(address: Address) -> trio.SocketStream:
+async def _connect(address: Address, has_others: bool = False) -> trio.SocketStream:
     """Open a TCP connection. ``dns`` tries both families in parallel; ``dns4`` and ``dns6`` mean one of them."""
     host, port = address.host, address.port
     if address.kind != "dns":
         family = socket.AF_INET6 if address.kind in ("ip6", "dns6") else socket.AF_INET
         host = (await trio.socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM))[0][4][0]
-    return await trio.open_tcp_stream(host, port)
+    is_quick = has_others and address.kind in ("ip4", "ip6")  # a name may have to be looked up
+    with trio.move_on_after(bounds.CONNECT_S if is_quick else math.inf):
+        return await trio.open_tcp_stream(host, port)
+    raise TimeoutError(errno.ETIMEDOUT, "no answer")
 
 
 def _describe(error: BaseException) -> str:
