@@ -63,7 +63,7 @@ def test_join__key_file_in_place_of_a_string_or_invitation__its_secret_is_not_sh
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("127.0.0.1", "on this machine (--listen"),
+        ("127.0.0.1", "on this machine (for others it needs a network, and --listen"),
         ("192.168.1.7", "on your own network (--announce"),
         ("203.0.113.7", ""),
     ],
