@@ -2,12 +2,14 @@
 
 import os
 import secrets
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
 
-from protocol.crypto import KEY_BYTES, Signer
+from protocol.crypto import KEY_BYTES, Signer, hashing
 from protocol.errors import OperatorError
 from sfnode.storage.disk import has_locked, opened_file, os_errors, write_new
 from sfnode.storage.pasted_commands import pasteable
@@ -65,21 +67,48 @@ class KeyFile:
         """Lock the key while the body runs; OperatorError if another node of this machine uses it, or a copy of it."""
         with ExitStack() as opened:
             # NFS locks only a file that is open for writing.
-            descriptors = [os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)]
-            opened.callback(os.close, descriptors[0])
-            with suppress(OSError):  # there is no such folder
-                of_all_copies = Path(gettempdir(), f"sfnode-{os.geteuid()}-{self.signer().author.hex()}.lock")
-                descriptor = os.open(of_all_copies, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-                opened.callback(os.close, descriptor)
-                if os.fstat(descriptor).st_uid == os.geteuid():  # else another user wants to keep this node out
-                    descriptors.append(descriptor)
-            if not all(has_locked(each, self.path.resolve()) for each in descriptors):
+            descriptor = os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)
+            opened.callback(os.close, descriptor)
+            is_alone = _is_only_copy if sys.platform == "linux" else _has_locked_of_all_copies
+            if not has_locked(descriptor, self.path.resolve()) or not is_alone(self, opened):
                 raise OperatorError(
                     f"another node of this machine runs with the key in {self.path.resolve()}, or with a copy of it. "
                     "Two nodes with one key void each other's updates: stop that one, or give this one a key of its "
                     "own (sfnode id new --out FILE)"
                 )
             yield
+
+
+def _is_only_copy(key: KeyFile, opened: ExitStack) -> bool:
+    """Mark the key as in use until ``opened`` ends; return whether no other process has marked a copy of it.
+
+    The mark is an abstract Unix socket: it goes with its process, and all users see it, with any folder of temporary
+    files. Its name is a hash of the secret and of the socket's own number in the kernel, so nobody without
+    the key can make one that keeps a node from starting, or use an old one again.
+    """
+    seed = key.seed()
+
+    def name(number: bytes) -> bytes:
+        return b"sfnode-" + hashing.hash_fields("sfnode/key-in-use", seed, number).hex().encode("ascii")
+
+    mark = opened.enter_context(socket.socket(socket.AF_UNIX))
+    own = str(os.fstat(mark.fileno()).st_ino).encode("ascii")
+    with suppress(OSError):  # a system that does not list its sockets
+        mark.bind(b"\0" + name(own))
+        lines = (line.split() for line in Path("/proc/self/net/unix").read_bytes().splitlines())
+        return not any(line[6] != own and line[7:] == [b"@" + name(line[6])] for line in lines if len(line) == 8)
+    return True
+
+
+def _has_locked_of_all_copies(key: KeyFile, opened: ExitStack) -> bool:
+    """Lock a file named after the key until ``opened`` ends; return False if a node of this user has locked it."""
+    with suppress(OSError):  # there is no such folder
+        of_all_copies = Path(gettempdir(), f"sfnode-{os.geteuid()}-{key.signer().author.hex()}.lock")
+        descriptor = os.open(of_all_copies, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        opened.callback(os.close, descriptor)
+        # Where it is another user's, they want to keep this node out.
+        return os.fstat(descriptor).st_uid != os.geteuid() or has_locked(descriptor, key.path.resolve())
+    return True
 
 
 def _read_secret(path: Path) -> bytes:

@@ -1,23 +1,28 @@
 """Report news to the operator: peers that come and go, addresses out of reach, the port mapping, memory, admission.
 
-And that a neighbour runs a newer sfnode. The node never updates itself: nothing from the network is a program.
+And that a neighbour runs a newer sfnode, or another node has this one's key. The node never updates itself: nothing
+from the network is a program.
 """
 
+import logging
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
+from protocol.crypto import Author
 from protocol.events import Event, PeerJoined, PeerLeft
+from protocol.ledger import Ledger
 from protocol.wire import PeerId
-from sfnode.network import MappingReport, MemoryState, Network
+from sfnode.network import MappingReport, MemoryState, Network, handshake
 from sfnode.reporter import Reporter, format_seconds
 from sfnode.status import ADMITTED, News, Status, admission_of
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX = 8
 _AGENT = re.compile(r"sfnode/(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
+_DOUBLES = 8  # a node that starts may meet some neighbours that dial it at the same moment
 _REPORTS_MAX = 3  # of one life: a neighbour can claim any number
 
 
@@ -102,6 +107,35 @@ class AdmissionNews:
             fields = {"is_admitted": roster.is_admitted, "excluded_from": roster.excluded_from}
             self._reporter.event("admission", admission, **fields)
         self._reported = admission
+
+
+class KeyCopyNews:
+    """Reports, once for each sign of it, that another node seems to run with this node's key."""
+
+    def __init__(self, reporter: Reporter, own: Author) -> None:
+        self._reporter, self._own = reporter, own
+        self._doubles = 0  # sessions in a row that ended because the neighbour has a newer one with this key
+        self._void_slots = 0
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, PeerLeft):
+            self._doubles = self._doubles + 1 if event.reason.endswith(f": {handshake.DUPLICATE}") else 0
+
+    def look(self, ledger: Ledger) -> None:
+        has_new, self._void_slots = ledger.void_slots > self._void_slots, ledger.void_slots
+        if has_new:
+            found = (ledger.slots.bucket(span, self._own) for span in ledger.slots.spans())
+            if any(bucket and bucket.void for bucket in found):
+                self._warn("two updates of this node's key for one step are in the ledger")
+        if self._doubles >= _DOUBLES:
+            self._warn("one neighbour after the other says that it has a newer session with this node's key")
+
+    def _warn(self, sign: str) -> None:
+        text = (
+            f"{sign}: another node seems to run, or to have run, with a copy of the key. Stop one of the two, since "
+            "each voids the other's updates"
+        )
+        self._reporter.event_once(logging.WARNING, "key_copy", text)
 
 
 class NewerVersions:

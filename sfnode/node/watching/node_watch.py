@@ -20,7 +20,7 @@ from sfnode.network import Network, PeerState, policy
 from sfnode.node.watching.catch_up_monitor import CatchUpMonitor
 from sfnode.node.watching.disk_limit import check_disk
 from sfnode.node.watching.learning_curve import LearningCurve
-from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
+from sfnode.node.watching.network_news import AdmissionNews, KeyCopyNews, NetworkNews
 from sfnode.node.watching.step_rate import RecentRate, StepRate
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
@@ -124,11 +124,13 @@ class NodeWatch:
         self._details = StatusDetails(curve, self._news, life.manifest.method.local_steps)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
+        self._copy_news = KeyCopyNews(life.reporter, life.node.author)
         self._catch_up = CatchUpMonitor()
         self._peers_saved_s = 0.0
 
     def hear(self, event: Event) -> None:
         self._details.hear(event, self._life.node)
+        self._copy_news.hear(event)
 
     async def run(self, scope: trio.CancelScope) -> None:
         """Look until cancelled. Cancel ``scope`` at the end of the run if the config says so.
@@ -149,6 +151,7 @@ class NodeWatch:
         if outrun is not None:
             life.reporter.event("outrun", str(outrun), **asdict(outrun))
         self._news.look(life.network, status.network.memory)
+        self._copy_news.look(life.node.replica.ledger)
         if not life.invitations.is_claiming:
             self._admission_news.look(status, is_live=life.node.sync.is_live)
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
