@@ -66,6 +66,10 @@ class Reject(SfnodeError):
         self.detail = detail
 
 
+class OtherReleaseError(Reject):
+    """A run's basis, which may be intact, is none of this release: another one made the run. Use that one."""
+
+
 class Ignore(SfnodeError):
     """Valid bytes that cannot be used now. They may come again later."""
 

@@ -4,6 +4,7 @@ A reader of the file needs no network and need not trust its source: manifest, s
 basis is named by its hash, and the sum follows from them. This module handles bytes only; callers open files.
 """
 
+import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Protocol
 
 from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, Signer, hashing, is_author_key, is_signed
-from protocol.errors import Ignore, Reject, RejectReason
+from protocol.errors import Ignore, OtherReleaseError, Reject, RejectReason
 from protocol.ledger import STATEMENT_KEY_BYTES, Archive
 from protocol.run import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
 from protocol.state import Replica
@@ -89,6 +90,7 @@ def load_log_untrusted(
 
     Raises:
         Reject: not a log file, or cut off, damaged or forged. The text begins with the offset of the fault.
+        OtherReleaseError: the basis is the one that the manifest names, and none of this release.
     """
     return _Loader(read, on_manifest, on_block).load()
 
@@ -189,12 +191,20 @@ class _Loader:
         if not manifest.method.is_dense:
             return None
         start, total = self._offset, basis_bytes(manifest)
-        parts = bytearray()
-        while len(parts) < total:
-            parts += self._block({BASIS: min(limits.LOG_BLOCK_BYTES_MAX, total - len(parts))}).body
-            self._on_block(self._offset, 0)
-        with _at(start):
-            basis_file.decode_basis_untrusted(manifest, bytes(parts))
+        parts, digest = bytearray(), hashlib.sha256()
+        try:
+            while len(parts) != total:  # a longer one is read to its end, and no block of another kind is due there
+                room = limits.BASIS_BYTES_MAX - len(parts)
+                parts += (body := self._block({BASIS: min(limits.LOG_BLOCK_BYTES_MAX, room)}).body)
+                digest.update(body)
+                self._on_block(self._offset, 0)
+            with _at(start):
+                basis_file.decode_basis_untrusted(manifest, bytes(parts))
+        except Reject as reject:
+            if digest.hexdigest() != manifest.method.basis_sha256:
+                raise
+            detail = f"its basis of {len(parts):,} bytes is intact, and none of this release"
+            raise OtherReleaseError(reject.reason, detail) from None
         return bytes(parts)
 
     def _add_statements(self, replica: Replica, block: _Block) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from protocol.crypto import Signer
 from protocol.documents import log_file
-from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
+from protocol.errors import Ignore, IgnoreReason, OperatorError, OtherReleaseError, Reject
 from protocol.ledger import Ledger
 from protocol.run import Manifest, SignedManifest
 from protocol.state import Replica
@@ -102,6 +102,11 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
         with opened_file(path, "the log file") as file, os_errors(f"read the log file {path}"):
             try:
                 loaded = log_file.load_log_untrusted(file.read, on_manifest, report)
+            except OtherReleaseError as error:
+                raise OperatorError(
+                    f"log file {path} was made with another release of sfnode: {error.detail}. Use that one, or make "
+                    "the run anew. Nothing was changed"
+                ) from None
             except Reject as reject:
                 raise OperatorError(
                     f"log file {path}, {reject.detail}. Nothing was changed. Get the file again from where it was made"

@@ -229,6 +229,8 @@ def test_log__basis_of_a_dense_core__travels_in_parts_and_is_checked(monkeypatch
     assert caught.value.reason is RejectReason.BASIS
     with pytest.raises(Reject, match="kind 3 has no place"):
         load(joined([first, *rest[-2:]]))
+    with pytest.raises(Reject, match="kind 3 has no place"):
+        load(joined([first, part, *rest[:-3], (2, rest[-3][1] + b"x"), *rest[-2:]]))
     with pytest.raises(Reject, match="kind 6 has no place"):
         load(joined([first, part, *rest[:-1], (6, basis), rest[-1]]))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import trio
 
-from protocol.errors import OperatorError, Reject, RejectReason
+from protocol.errors import OperatorError, OtherReleaseError, Reject, RejectReason
 from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from protocol.run import Manifest, basis_bytes, decode_run_untrusted
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, PeerId
@@ -209,6 +209,8 @@ class Download:
         total = part.total if self._total is None else self._total
         length = min(PART_BYTES_MAX, total - part.offset)
         is_part = part.offset == self._next_offset and len(part.data) == length and length > 0
+        if self.wanted.name == "basis" and part.total != total:
+            raise OtherReleaseError(RejectReason.MESSAGE_FIELD, f"{part.total:,} bytes, and {total:,} are due")
         if not is_part or part.total != total or total > self.wanted.bytes_max:
             detail = f"{self.wanted.name} part {part.offset}/{part.total} of {len(part.data)} bytes does not fit"
             raise Reject(RejectReason.MESSAGE_FIELD, detail)
@@ -248,7 +250,8 @@ async def fetch(
     """Fetch a document from the nodes at these addresses and check its hash if that is known.
 
     It tries the addresses in turn without end, with growing pauses, under a new identity. It calls ``on_failure`` after
-    each failure. Put a deadline around it to give up. OperatorError: no address, or all are of another run or version.
+    each failure. Put a deadline around it to give up. OperatorError: no address, or all are of another run, version or
+    release.
     """
     if not addresses:
         raise OperatorError("no bootstrap address: name at least one node of the run")
@@ -268,6 +271,10 @@ async def fetch(
             except RefusedError as error:
                 reason = str(error)
                 lasting |= {address: f"refuses this one: {reason}"} if error.is_lasting else {}
+            except OtherReleaseError as error:
+                said = f"gives a basis that was made with another release of sfnode: {error.detail}"
+                lasting[address] = f"{said}. Use that one, or make the run anew"
+                reason = f"it {said}"
             except (DialError, LinkBrokenError, Reject) as error:
                 reason = str(error)
             if len(lasting) == len(set(addresses)):
