@@ -11,7 +11,7 @@ from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, TaskKind, parse_reward
 from sfnode.cli.interactive_questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.new_run import NewRun, make_run
-from sfnode.cli.option_values import FilePath, NewFilePath
+from sfnode.cli.option_values import FilePath, NewRunPath
 from sfnode.cli.options import choice_option, group, group_of_fields, is_json, json_option, model_option, task_options
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.reporter import counted, printable
@@ -42,7 +42,7 @@ _admission_options = group(
 
 
 @click.command(cls=AskingCommand)
-@click.option("--out", type=NewFilePath, required=True, help="Write the run to this file.")
+@click.option("--out", type=NewRunPath, required=True, help="Write the run to this file.")
 @click.option(
     "--owner-key",
     type=FilePath,

@@ -70,6 +70,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         if has_half_pair(Path(name).name):
             raise OperatorError(f"{option} {name}: the name is not UTF-8, in which a manifest is written: rename it")
     options.checked_settings()  # a slip in them or in the data shows before a model is fetched
+    if options.dense_batch_rows and os.path.lexists(basis_out):
+        raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     options = _with_readable_data(options, basis_out)
     folder = found_model(options.model, options.revision)
     if options.revision and not folder.revision:
@@ -85,8 +87,6 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     _warn_of_examples(task, described.data, loading.positions_of(folder.path))
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
-    if options.dense_batch_rows and os.path.lexists(basis_out):
-        raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     if options.dense_batch_rows:
         move_to("auto", described.model)
     with counting("making a basis from some of the data", "forward passes") as report:

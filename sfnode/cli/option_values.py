@@ -3,13 +3,16 @@
 import math
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from protocol.errors import OperatorError
+from protocol.run import AdmissionKind
+from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner
 from sfnode.run import default_directory
-from sfnode.storage import DataDirectory, disk
+from sfnode.storage import DataDirectory, decode_run_file, disk, pasteable
 
 _NUMBER_MAX = 2**31 - 1  # for a number whose size does not change the work
 
@@ -66,6 +69,26 @@ class _NewFile(PathFromHome):
         return "" if os.access(folder, os.W_OK | os.X_OK) else f"cannot be made, because you may not write in {folder}"
 
 
+class _NewRun(_NewFile):
+    """Accepts the path of a run that `init` will make; says how to go on where it was ended before its last file."""
+
+    def fault(self, path: str) -> str:
+        """Return why no run can be made here; empty: it can."""
+        fault, out = super().fault(path), Path(path)
+        if not os.path.isfile(path):
+            return fault
+        key, invitation = out.with_suffix(KEY_ENDING), out.with_suffix(INVITATION_ENDING)
+        if not os.path.exists(key) or os.path.exists(invitation):
+            return fault
+        with suppress(OperatorError):
+            manifest = decode_run_file(out).manifest
+            check_owner(key, manifest)
+            if manifest.admission.kind is AdmissionKind.INVITE:
+                invite = pasteable("sfnode run invite --owner-key", key, "--run", out)
+                return f"{fault}. It is a run that you own, without {invitation}: `{invite}` makes an invitation"
+        return fault
+
+
 class _DataFolder(PathFromHome):
     """Accepts the path of a data directory, whether it is there or not."""
 
@@ -103,6 +126,7 @@ class _NodeOrFile(_NodeFolder):
 
 FilePath = PathFromHome(dir_okay=False, path_type=Path)
 NewFilePath = _NewFile(dir_okay=False, path_type=Path)
+NewRunPath = _NewRun(dir_okay=False, path_type=Path)
 FolderPath = PathFromHome(file_okay=False, path_type=Path)
 DataFolder = _DataFolder(file_okay=False)
 NodeFolder = _NodeFolder(file_okay=False)

@@ -27,6 +27,7 @@ _PLACEHOLDERS = {  # what a file begins with, in lower case, that stands in the 
     b"<!doctype html": _PAGE,
     b"<html": _PAGE,
 }
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what follows a file's name while it is written
 _BEGINNING_BYTES = 64
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # what FAT, and others that have no hard links, answer
 
@@ -49,9 +50,16 @@ def sync_folder(path: Path) -> None:
 
 
 def write_new(path: Path, pieces: Iterable[bytes], *, mode: int = 0o644) -> None:
-    """Write a new file as `write_durably` does, for a person. OperatorError if something exists at ``path``."""
+    """Write a new file as `write_durably` does, for a person; remove what a killed try has left in the folder.
+
+    OperatorError if something exists at ``path``.
+    """
     if os.path.lexists(path):
         raise _exists(path)
+    with suppress(OSError):  # there is no such folder yet
+        for left in os.listdir(path.parent):
+            if left.startswith(path.name) and _TEMPORARY.fullmatch(left[len(path.name) :]):
+                path.with_name(left).unlink()
     _replace(path, pieces, mode, is_durable=True, is_new=True)
 
 

@@ -14,6 +14,7 @@ from sfnode.storage.disk import has_locked, os_errors
 LOCK_FILE = "lock"
 _LOCK_TRIES, _LOCK_PAUSE_S = 5, 0.01
 _MODE = 0o700
+_PATH_BYTES_MAX = 480  # SQLite opens files with paths of at most 504 bytes, and the ledger is one in the folder
 _ROOT = 0  # may do anything anyway; a separate volume has its "lost+found"
 
 
@@ -49,6 +50,9 @@ class ExclusiveFolder:
     def claim(self) -> bool:
         """Make the folder, or close it to other users; return whether they could enter it until now. OperatorError."""
         with os_errors(f"use the data directory {self}"):
+            if (length := len(os.fsencode(self.path.resolve()))) > _PATH_BYTES_MAX:
+                text = f"the path of the data directory {self} has {length} bytes, and {_PATH_BYTES_MAX} are allowed"
+                raise OperatorError(f"{text}. Use a shorter --data-dir")
             self.path.mkdir(parents=True, exist_ok=True, mode=_MODE)
             self.check()
             was_open = self.is_open_to_others()

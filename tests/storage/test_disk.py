@@ -74,6 +74,15 @@ def test_write_new__file_system_has_no_links__is_written(tmp_path: Path, monkeyp
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("my.key", b"key")]
 
 
+def test_write_new__earlier_try_was_killed__removes_what_it_has_left(tmp_path: Path) -> None:
+    """A key, say, which nobody uses."""
+    left, others = "my.key.0123456789abcdef.tmp", {"my.key.old.tmp", "a.my.key.0123456789abcdef.tmp"}
+    for name in (left, *others):
+        (tmp_path / name).touch()
+    write_new(tmp_path / "my.key", [b"key"])
+    assert {path.name for path in tmp_path.iterdir()} == {"my.key", *others}
+
+
 def test_store__earlier_write_was_killed__removes_what_it_has_left(tmp_path: Path) -> None:
     """Nothing ever did. A command may be writing at this moment."""
     names = ["status.json.0123456789abcdef.tmp", "stop.0123456789abcdef.tmp", "my.tmp"]

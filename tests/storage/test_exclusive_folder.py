@@ -119,6 +119,17 @@ def test_lock__file_system_without_locks__says_so_and_no_node_runs(
     assert not folder.is_locked()
 
 
+def test_claim__path_is_too_long_for_the_ledger__says_its_length_and_makes_nothing(tmp_path: Path) -> None:
+    longest = tmp_path / ("x" * 200)
+    longest /= "y" * (480 - len(str(longest)) - 1 - 100) + "/" + "z" * 99
+    Store(DataDirectory(longest), sign_manifest(small_manifest(), OWNER)).close()
+    place = tmp_path / "new"
+    too_long = place / str(longest.relative_to(tmp_path))
+    with pytest.raises(OperatorError, match=r"has 484 bytes, and 480 are allowed. Use a shorter --data-dir"):
+        DataDirectory(too_long).lock()
+    assert not place.exists()
+
+
 # --- keys
 
 
