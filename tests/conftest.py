@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import math
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +22,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as sfnode.training does: set later, no fork would heed it
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# What killed nodes leave among the temporary files goes with the tests; pytest's own folders stay where they are.
+# Processes of pytest-xdist share the folder of the one that starts them. Its path is short, as sockets lie in it.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="sf-")
+
+    @atexit.register
+    def _remove_temporary_files(made: str = tempfile.tempdir, by: int = os.getpid()) -> None:
+        if os.getpid() == by:  # and not a fork
+            shutil.rmtree(made, ignore_errors=True)
+
 
 import pytest
 import pytest_timeout
