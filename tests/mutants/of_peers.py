@@ -222,7 +222,7 @@ PLACES = (
         "connections-beyond-open-files",
         "as many connections are taken as elsewhere, however few files may be open",
         Edit("sfnode.network.open_files", "connections_max", "allowed_files() - bounds.FILES_BESIDE", "10**9"),
-        _OF_DOORS + "test_sockets__more_than_the_open_files_allow__are_closed_before_a_handshake",
+        _OF_DOORS + "test_sockets__more_silent_ones_than_the_open_files_allow__oldest_of_the_largest_crowd_gives_way",
     ),
     _mutant(
         "file-places-for-one-address",

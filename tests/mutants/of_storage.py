@@ -41,13 +41,13 @@ STORAGE = (
                 "for effect in sorted(effects, key=lambda effect: isinstance(effect, ReserveStep)):",
             ),
         ),
-        detector=Simulation("estimated twice", first=70, seeds=8),
+        detector=Simulation("estimated twice"),
     ),
     Mutant(
         name="reservation-not-durable",
         breaks="a reservation is written and not synced: a power cut takes it back",
         edits=(Edit("tests.simulation.disk", "Disk.reserve", "    self._sync()\n", ""),),
-        detector=Simulation("estimated twice", first=70, seeds=8),
+        detector=Simulation("estimated twice"),
     ),
     Mutant(
         name="horizon-at-replay",

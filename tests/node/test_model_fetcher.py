@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_FILE_BYTES_MAX, MODEL_PIECE_BYTES
+from protocol.run.manifest import TensorSpec
 from protocol.run.model import FileSpec, ModelSpec, Sharing
 from sfnode.model_files.model_cache import FetchedModel, link_weights
 from sfnode.model_files.pieces import HASH_BYTES, PartialFile
@@ -59,9 +60,9 @@ class Joiner:
     def fetcher(self) -> ModelFetcher:
         return ModelFetcher(self.spec, self.givers, Pace(0.0), Reporter(is_json=True, stream=self.lines))
 
-    def finder(self, reference: str | None, **options: Any) -> ModelFinder:
-        reporter = Reporter(is_json=True, stream=self.lines)
-        return ModelFinder(replace(small_manifest(), model=self.spec), reference, SharingOptions(**options), reporter)
+    def finder(self, reference: str | None, *, tensors: Sequence[TensorSpec] = (), **options: Any) -> ModelFinder:
+        manifest = replace(small_manifest(), model=self.spec, tensors=tuple(tensors))
+        return ModelFinder(manifest, reference, SharingOptions(**options), Reporter(is_json=True, stream=self.lines))
 
     async def fetch(self, folder: Path, limit_s: float = 10.0) -> None:
         with trio.fail_after(limit_s):
@@ -358,29 +359,22 @@ async def test_finder__folder_has_the_weights_and_other_small_files__these_come_
     tmp_path: Path, joiner: Joiner, fault: str
 ) -> None:
     folder = write_model(tmp_path / "model")
+    (folder / {"missing": CONFIG, "another": TOKENIZER, "surplus": "vocab.txt"}[fault]).write_text("{}")
     if fault == "missing":
         (folder / CONFIG).unlink()
-    elif fault == "another":
-        (folder / TOKENIZER).write_text("{}")
-    else:
-        (folder / "vocab.txt").write_text("")
     found = await joiner.finder(str(folder)).find(joiner.givers)
     assert found == FetchedModel(joiner.spec).folder_around(folder) and contents(found) == FILES
     assert (found / WEIGHTS).is_symlink() and len(joiner.givers.asked) == 2
     assert len(joiner.events("model_incomplete")) == 1
 
 
-async def test_finder__folder_of_another_model__is_called_so_and_nothing_is_mixed(
-    tmp_path: Path, joiner: Joiner
-) -> None:
+async def test_finder__folder_of_another_model__is_called_so(tmp_path: Path, joiner: Joiner) -> None:
     """A fault once: its weights were loaded with the run's small files, and the mixture was called damaged."""
     folder, missing = write_model(tmp_path / "other"), replace(small_manifest().tensors[0], name="layers.0.q.weight")
     (folder / CONFIG).write_text("{}")
     save_file({"layers.0.fc1.weight": np.zeros((24, 16))}, folder / WEIGHTS)
-    manifest = replace(small_manifest(), model=joiner.spec, tensors=(missing,))
-    finder = ModelFinder(manifest, str(folder), SharingOptions(), Reporter(is_json=True, stream=joiner.lines))
     with pytest.raises(OperatorError, match=f"{folder} holds another model .*sfnode config unset model"):
-        await finder.find(joiner.givers)
+        await joiner.finder(str(folder), tensors=(missing,)).find(joiner.givers)
     assert not joiner.givers.asked
 
 
