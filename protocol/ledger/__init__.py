@@ -3,6 +3,6 @@
 from protocol.ledger import digest_buckets
 from protocol.ledger.archived_records import Archive, records_of, step_of
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.ledger import Accepted, Ledger, LedgerStatistics, Outcome, Voided
+from protocol.ledger.ledger import Ledger, LedgerStatistics
 from protocol.ledger.roster import NO_STATEMENTS, Roster, RosterStatistics
 from protocol.ledger.statements import STATEMENT_KEY_BYTES, Statement, StatementCodec, StatementKind

@@ -19,24 +19,6 @@ from protocol.run import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """The envelope was new and its slot free: it counts."""
-
-    envelope: Envelope
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voided:
-    """The envelope was a second payload for its slot: the author equivocated, and ``first`` no longer counts."""
-
-    first: Envelope
-    second: Envelope
-
-
-Outcome = Accepted | Voided
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerStatistics:
     """Holds how much a ledger holds. ``payload_bytes``: size of its records, without frames and copies."""
 
@@ -83,8 +65,11 @@ class Ledger:
 
     # --- the door -----------------------------------------------------------------------------------------
 
-    def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
+    def add(self, record: bytes, *, horizon_step: int | None = None) -> tuple[Envelope, Envelope | None]:
         """Accept one record, with the cheapest checks first; after an exception the ledger is unchanged.
+
+        Return its envelope. If it is the second payload for its slot, its author equivocated: return the first one,
+        too, which no longer counts.
 
         ``horizon_step``: last step acceptable at this moment; None: no such bound.
 
@@ -103,10 +88,10 @@ class Ledger:
         self._put(envelope, held)
         if held is None:
             self.updates += 1
-            return Accepted(envelope=envelope)
+            return envelope, None
         self.updates -= 1
         self.void_slots += 1
-        return Voided(first=self.codec.decode_untrusted(held), second=envelope)
+        return envelope, self.codec.decode_untrusted(held)
 
     def holds(self, record: bytes) -> bool:
         """Return whether exactly this record counts in its slot: a short way to ALREADY_HELD for a flood's copies."""

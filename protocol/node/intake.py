@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from protocol import limits
 from protocol.errors import Ignore, IgnoreReason
 from protocol.events import SendMessage, StoreRecords, StoreStatements
-from protocol.ledger import Statement, Voided
+from protocol.ledger import Statement
 from protocol.node.state_mismatch import Mismatch
 from protocol.node.turn import Turn
 from protocol.sync import Flood
@@ -51,19 +51,18 @@ class Intake:
     def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
         """Add a record to the replica and return the records to store and relay. Raises Reject."""
         try:
-            outcome = self._replica.add(record, horizon_step=horizon_step)
+            envelope, voided = self._replica.add(record, horizon_step=horizon_step)
         except Ignore as ignore:
             self.ignored[ignore.reason.name] += 1
             self._flood.mark_known(peer, record)
             return []
-        if isinstance(outcome, Voided):
+        author, step = envelope.author, envelope.step
+        is_furthest = step == self._replica.ledger.highest_step(author)
+        if voided is not None:
             # Both records together prove the equivocation. The peer that sent the second may lack the first.
-            self._flood.push(outcome.first.record, source=None)
-            return [outcome.second.record]
-        author, step = outcome.envelope.author, outcome.envelope.step
-        is_further = step == self._replica.ledger.highest_step(author)
-        if is_further and (self._sync.is_live or step >= frontier):
-            self._clock.hear(author, outcome.envelope.scalars, self._turn.now_ms)
+            self._flood.push(voided.record, source=None)
+        elif is_furthest and (self._sync.is_live or step >= frontier):
+            self._clock.hear(author, envelope.scalars, self._turn.now_ms)
         return [record]
 
     def keep(self, fresh: Sequence[bytes], *, source: PeerId | None, is_news: bool = True) -> None:

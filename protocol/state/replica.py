@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from protocol import limits
 from protocol.crypto import KEY_BYTES, Author, Digest
 from protocol.errors import Ignore, Reject
-from protocol.ledger import Accepted, Archive, Envelope, Ledger, Outcome, Statement, records_of, step_of
+from protocol.ledger import Archive, Envelope, Ledger, Statement, records_of, step_of
 from protocol.run import Manifest
 from protocol.state.coefficients import CoefficientLayout, Coefficients, updates_per_tick
 from protocol.state.recount import Recount
@@ -93,20 +93,19 @@ class Replica:
         # Genuine records of authors who are not admitted any more; with an archive, only the authors.
         self._suspended: dict[Author, list[bytes]] = {}
 
-    def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
+    def add(self, record: bytes, *, horizon_step: int | None = None) -> tuple[Envelope, Envelope | None]:
         """Accept one record. Raises Reject or Ignore like :meth:`Ledger.add`."""
-        outcome = self.ledger.add(record, horizon_step=horizon_step)
-        if isinstance(outcome, Accepted):
-            self._waiting.add(outcome.envelope.record)
-            changes: tuple[list[Envelope], list[Envelope]] = [outcome.envelope], []
+        envelope, voided = self.ledger.add(record, horizon_step=horizon_step)
+        if voided is None:
+            self._waiting.add(envelope.record)
         else:
-            self._waiting.remove(outcome.first.record)
-            changes = [], [outcome.first]
+            self._waiting.remove(voided.record)
         if self.unsummed > self._waiting_max:
             self.sum_some(self._summed_at_once)
+        changes = ((envelope,), ()) if voided is None else ((), (voided,))
         for follower in self._followers():
             follower.follow(*changes)
-        return outcome
+        return envelope, voided
 
     def add_statement(self, data: bytes) -> Statement:
         """Accept a statement and remove from the sum what no longer counts. Raises Reject or Ignore.

@@ -21,7 +21,7 @@ from nacl.bindings import (
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import EnvelopeCodec
-from protocol.ledger.ledger import Accepted, Ledger
+from protocol.ledger.ledger import Ledger
 from protocol.run.admission import AdmissionKind, AdmissionSpec, has_work
 from protocol.run.manifest import Manifest
 from sfnode.keys import TRIES_AT_ONCE, search
@@ -116,4 +116,4 @@ def _counts(manifest: Manifest) -> bool:
     while scalar is None:
         scalar = _add_points(manifest.admission, manifest.run_id, TRIES_AT_ONCE)
     record = EnvelopeCodec(manifest).seal(_ScalarSigner(scalar), 0, (1,) * manifest.method.scalars).record
-    return isinstance(Ledger(manifest).add(record), Accepted)
+    return Ledger(manifest).add(record)[1] is None

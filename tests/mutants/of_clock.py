@@ -97,7 +97,7 @@ CLOCK = (
     Mutant(
         name="old-steps-keep-an-author-at-work",
         breaks="an author that signs old steps only counts as at work and holds the others back",
-        edits=(Edit(_INTAKE, "Intake._admit", "if is_further and", "if"),),
+        edits=(Edit(_INTAKE, "Intake._admit", "elif is_furthest and", "elif"),),
         detector=Directed(made_up_keys_that_sign_old_steps),
     ),
     Mutant(

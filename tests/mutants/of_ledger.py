@@ -59,13 +59,13 @@ SLOTS = (
     Mutant(
         name="void-keeps-the-first",
         breaks="voiding a slot does not take the first payload's integers back out",
-        edits=(Edit("protocol.state.replica", "Replica.add", "self._waiting.remove(outcome.first.record)", "pass"),),
+        edits=(Edit("protocol.state.replica", "Replica.add", "self._waiting.remove(voided.record)", "pass"),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(
         name="void-takes-out-the-second",
         breaks="voiding subtracts the second payload, which was never added, in place of the first",
-        edits=(Edit("protocol.state.replica", "Replica.add", "outcome.first.record", "outcome.second.record"),),
+        edits=(Edit("protocol.state.replica", "Replica.add", "voided.record", "envelope.record"),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(

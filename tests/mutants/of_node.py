@@ -62,7 +62,7 @@ RECORDS = (
     Mutant(
         name="proof-not-stored",
         breaks="the second payload voids the slot in memory and is not stored: after a restart the first one counts",
-        edits=(Edit(_INTAKE, "Intake._admit", "return [outcome.second.record]", "return []"),),
+        edits=(Edit(_INTAKE, "Intake._admit", "self._flood.push(voided.record, source=None)", "return []"),),
         detector=Simulation("the ledger holds other records"),
     ),
     Mutant(
@@ -85,12 +85,12 @@ RECORDS = (
             Edit(
                 _INTAKE,
                 "Intake._admit",
-                "        outcome = self._replica.add(record, horizon_step=horizon_step)\n",
+                "        envelope, voided = self._replica.add(record, horizon_step=horizon_step)\n",
                 "        codec = self._replica.ledger.codec\n"
                 "        if self._sync._neighbours[peer].session:\n"
                 "            codec.check_signed = lambda envelope: None\n"
                 "        try:\n"
-                "            outcome = self._replica.add(record, horizon_step=horizon_step)\n"
+                "            envelope, voided = self._replica.add(record, horizon_step=horizon_step)\n"
                 "        finally:\n"
                 "            codec.__dict__.pop('check_signed', None)\n",
             ),
@@ -239,7 +239,7 @@ FLOOD = (
     Mutant(
         name="half-of-the-proof-flooded",
         breaks="of an equivocator's two records only the second is flooded",
-        edits=(Edit(_INTAKE, "Intake._admit", "        self._flood.push(outcome.first.record, source=None)\n", ""),),
+        edits=(Edit(_INTAKE, "Intake._admit", "self._flood.push(voided.record, source=None)", "pass"),),
         detector=Simulation("never told of it"),
     ),
     Mutant(

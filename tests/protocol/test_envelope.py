@@ -15,7 +15,7 @@ from protocol.crypto.hashing import Author, seed_of
 from protocol.crypto.keys import Signer, check_verifier, is_author_key, is_signed
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, RejectReason
 from protocol.ledger.envelope import EnvelopeCodec
-from protocol.ledger.ledger import Accepted, Ledger
+from protocol.ledger.ledger import Ledger
 from protocol.subspace.quantisation import quantise
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import small_manifest
@@ -288,8 +288,8 @@ def test_split__records_end_to_end__only_whole_ones() -> None:
 
 def test_envelope__accepted__is_the_sealed_one() -> None:
     record = seal(RAW, 1, 0)
-    outcome = Ledger(RAW).add(record)
-    assert isinstance(outcome, Accepted) and outcome.envelope.record == record
+    envelope, voided = Ledger(RAW).add(record)
+    assert voided is None and envelope.record == record
 
 
 def test_verifier__that_multiplies_by_the_cofactor__is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from protocol import limits
 from protocol.crypto.hashing import Author
-from protocol.errors import Ignore, StorageDamagedError
+from protocol.errors import Ignore, IgnoreReason, StorageDamagedError
 from protocol.ledger.archived_records import slots_in
 from protocol.ledger.digest_buckets import bitmap_of
-from protocol.ledger.ledger import Accepted, Ledger, Voided
+from protocol.ledger.ledger import Ledger
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
 from sfnode.storage.stored_records import replay, replay_statements
@@ -87,7 +87,7 @@ class TwinMachine(RuleBasedStateMachine):
         for record in records:
             outcomes = [verdict(lambda r=replica, b=record: r.add(b)) for replica in (self.plain, self.archiving)]  # type: ignore[misc]
             assert outcomes[0] == outcomes[1]
-            if outcomes[0].startswith((Accepted.__name__, Voided.__name__)):
+            if outcomes[0] not in IgnoreReason.__members__:
                 fresh.append(record)
         self.archive.store(fresh)
 

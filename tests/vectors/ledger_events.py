@@ -9,7 +9,7 @@ from protocol import limits
 from protocol.crypto.hashing import Author, hash_fields, u32
 from protocol.errors import Ignore, Reject
 from protocol.ledger.digest_buckets import bits_of
-from protocol.ledger.ledger import Accepted, Ledger
+from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.wire import AuthorHoldings
@@ -62,12 +62,12 @@ class Player:
 
     def _verdict(self, record: bytes, horizon: int | None) -> tuple[str, str | None]:
         try:
-            outcome = self.replica.add(record, horizon_step=horizon)
+            _, voided = self.replica.add(record, horizon_step=horizon)
         except Reject as reject:
             return "REJECT", reject.reason.name
         except Ignore as ignore:
             return "IGNORE", ignore.reason.name
-        return ("ACCEPT" if isinstance(outcome, Accepted) else "VOID"), None
+        return ("ACCEPT" if voided is None else "VOID"), None
 
 
 def look(replica: Replica, *, spans: bool) -> dict[str, Any]:
