@@ -101,11 +101,21 @@ class SlotTable:
 
     def first_of(self, author: Author, steps: range) -> list[Envelope]:
         """Return the first envelope of every slot held of one author in these steps, by step."""
-        spans = range(max(0, steps.start) // limits.SPAN_STEPS, -(-steps.stop // limits.SPAN_STEPS))
-        buckets = [bucket for span in spans if (bucket := self.bucket(span, author))]
-        slots = [slot for bucket in buckets for _, slot in bucket.by_step(bucket.held)]
-        envelopes = (self._codec.decode_untrusted(records_of(slot)[0]) for slot in slots)
-        return [envelope for envelope in envelopes if envelope.step in steps]
+        return [self._codec.decode_untrusted(records_of(slot)[0]) for slot in self._slots_of(author, steps)]
+
+    def counted(self, author: Author, steps: range) -> Iterator[Envelope]:
+        """Yield the envelopes of one author that count in these steps, by step."""
+        for slot in self._slots_of(author, steps):
+            if isinstance(slot, bytes):
+                yield self._codec.decode_untrusted(slot)
+
+    def _slots_of(self, author: Author, steps: range) -> Iterator[Slot]:
+        """Yield the slots held of one author in these steps, by step."""
+        start = max(0, steps.start)
+        for span in range(start // limits.SPAN_STEPS, -(-steps.stop // limits.SPAN_STEPS)) if steps else ():
+            first, bucket = span * limits.SPAN_STEPS, self.bucket(span, author)
+            wanted = (1 << min(steps.stop - first, limits.SPAN_STEPS)) - (1 << max(0, start - first))
+            yield from (slot for _, slot in bucket.by_step(wanted)) if bucket else ()
 
     def ordered_records(self) -> Iterator[bytes]:
         """Yield every record held, both of a void slot, by step and then by bytes (which begin with the author)."""
@@ -138,13 +148,6 @@ class SlotTable:
         """Return the authors of whom ``span`` holds anything, in no particular order."""
         return [author for author, _ in self._spans[span].buckets()] if span in self._spans else []
 
-    def counted(self, author: Author, steps: range) -> list[bytes]:
-        """Return the records of ``author`` that count in these steps, which must lie in one span."""
-        span, offset = divmod(steps.start, limits.SPAN_STEPS)
-        bucket = self.bucket(span, author)
-        slots = bucket.by_step(bucket.valid & ((1 << len(steps)) - 1) << offset) if bucket else []
-        return [slot for _, slot in slots if isinstance(slot, bytes)]
-
     # --- digests ------------------------------------------------------------------------------------------
 
     def digest_before(self, step: int) -> Digest:
@@ -175,15 +178,6 @@ class SlotTable:
     def holdings_of(self, span: int, author: Author) -> AuthorHoldings:
         """Return the holdings of one author in one span, with empty bitmaps when nothing is held."""
         return holdings_in(author, self.bucket(span, author) or Bucket(span, author))
-
-    def digest_within(self, span: int, author: Author, steps: bytes) -> bytes:
-        """Return the digest that :meth:`holdings_of` would give if only the slots in the bitmap were held."""
-        return (self.bucket(span, author) or Bucket(span, author)).digest_within(int.from_bytes(steps, "little"))
-
-    def groups_cut(self, span: int, author: Author, steps: bytes) -> int:
-        """Return the number of groups, of 16 slots each, that `digest_within` reads back."""
-        bucket = self.bucket(span, author)
-        return bucket.groups_cut(int.from_bytes(steps, "little")) if bucket else 0
 
     def payload_hashes(self, span: int, author: Author) -> dict[int, bytes]:
         """Return the first 8 bytes of the payload hash of each slot that counts, by step, ascending."""

@@ -99,19 +99,13 @@ def _part(replica: Replica, author: Author) -> dict[int, _EpochSums]:
     sizes = np.diff(own.layout.offsets, append=own.layout.size)
     is_canonical = manifest.method.core is CoreKind.CANONICAL
     rarity = np.repeat(sizes if is_canonical else np.ones_like(sizes), sizes).astype(np.float64)
-    own.add(_counted(replica.ledger, author))
-    found = _sums(manifest, _counted(replica.ledger, author))
+    own.add(replica.ledger.slots.counted(author, range(manifest.steps)))
+    found = _sums(manifest, replica.ledger.slots.counted(author, range(manifest.steps)))
     for epoch, sums in found.items():
         mine = own.flat(epoch).astype(np.float64)
         sums.with_others = float(np.sum(rarity * mine * (state.flat(epoch) - mine)))
         sums.with_own = float(np.sum(rarity * mine * mine))
     return found
-
-
-def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
-    for span in ledger.slots.spans():
-        valid = ledger.slots.holdings_of(span, author).valid
-        yield from map(ledger.codec.decode_untrusted, ledger.slots.records(span, author, valid))
 
 
 def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSums]:
@@ -170,7 +164,7 @@ class _DenseStep:
         return np.stack([core - dense_core(manifest, self.step, in_all - each) for each in own])[:, 1:].astype(float)
 
 
-def _dense_steps(manifest: Manifest, ledger: Ledger) -> Iterator[_DenseStep]:
+def _dense_steps(ledger: Ledger) -> Iterator[_DenseStep]:
     for step, members in groupby(ledger.slots.envelopes(), key=attrgetter("step")):
         found = list(members)
         yield _DenseStep(
@@ -183,7 +177,7 @@ def _dense_steps(manifest: Manifest, ledger: Ledger) -> Iterator[_DenseStep]:
 
 def _dense_effects(replica: Replica, on_progress: Callable[[int, int], None]) -> dict[Author, LeavingOut]:
     manifest, found = replica.manifest, dict[Author, LeavingOut]()
-    coming = _dense_steps(manifest, replica.ledger)
+    coming = _dense_steps(replica.ledger)
     before, now = None, next(coming, None)
     while now is not None:
         after = next(coming, None)

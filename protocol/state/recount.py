@@ -116,8 +116,7 @@ class Recount:
                 for step in range(max(first, start), min(end, start + SPAN_STEPS), _SLOTS_READ):
                     steps = range(step, min(step + _SLOTS_READ, end, start + SPAN_STEPS))
                     self._passed = (number, steps.stop - start)
-                    records = self._ledger.slots.counted(author, steps)
-                    yield [self._ledger.codec.decode_untrusted(record) for record in records]
+                    yield list(self._ledger.slots.counted(author, steps))
         self._span += 1
 
     def _sum_some(self, added: int, removed: int) -> None:

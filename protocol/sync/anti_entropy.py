@@ -267,10 +267,10 @@ class SyncSession:
 
     def _is_explained(self, span: int, theirs: wire.AuthorHoldings) -> bool:
         """Return whether the own slots within the peer's bitmaps give its digest; False if it costs too much to see."""
-        author, theirs_any = Author(theirs.author), (_as_int(theirs.valid) | _as_int(theirs.void))
-        steps = theirs_any.to_bytes(len(theirs.valid), "little")
-        self._groups_left -= self._ledger.slots.groups_cut(span, author, steps)
-        return self._groups_left >= 0 and self._ledger.slots.digest_within(span, author, steps) == theirs.digest
+        steps, author = _as_int(theirs.valid) | _as_int(theirs.void), Author(theirs.author)
+        bucket = self._ledger.slots.bucket(span, author) or digest_buckets.Bucket(span, author)
+        self._groups_left -= bucket.groups_cut(steps)
+        return self._groups_left >= 0 and bucket.digest_within(steps) == theirs.digest
 
     def _differing(self, span: int, theirs: wire.AuthorHoldings, answer: wire.Payloads) -> int:
         """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""

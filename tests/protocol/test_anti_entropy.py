@@ -33,7 +33,7 @@ from protocol.wire import (
     WantedSlots,
     encode,
 )
-from tests.support.ledgers import Cost, add, compare, ledger_of, seal, signer
+from tests.support.ledgers import Cost, add, compare, digest_within, ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest()
@@ -284,7 +284,7 @@ def test_session__page_of_subsets_of_what_is_held__is_read_back_within_bounds() 
     held = ledger_of(run, [seal(run, author, step) for author in few for each in firsts for step in (each, each + 1)])
     bits, authors = bitmap_of([*firsts]), sorted(signer(number).author for number in few)
     lies = tuple(
-        AuthorHoldings(author=author, digest=held.slots.digest_within(0, author, bits), valid=bits, void=bytes(128))
+        AuthorHoldings(author=author, digest=digest_within(held, 0, author, bits), valid=bits, void=bytes(128))
         for author in authors
     )
     session = SyncSession(held, Claims(), None)

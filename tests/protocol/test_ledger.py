@@ -14,7 +14,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from tests.support.ledgers import add, compare, ledger_of, seal, signer
+from tests.support.ledgers import add, compare, digest_within, ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest()
@@ -218,8 +218,8 @@ def test_digest_within__slots_left_out__equals_a_ledger_without_them() -> None:
     records = [seal(MANIFEST, 0, step) for step in range(6)] + [seal(MANIFEST, 0, 5, 9)]
     whole, part = ledger_of(MANIFEST, records), ledger_of(MANIFEST, [*records[1:3], *records[5:]])
     held = part.slots.holdings_of(0, signer(0).author)
-    assert whole.slots.digest_within(0, signer(0).author, bitmap_of([1, 2, 5])) == held.digest
-    assert whole.slots.digest_within(0, signer(0).author, bitmap_of([1, 2, 4])) != held.digest
+    assert digest_within(whole, 0, signer(0).author, bitmap_of([1, 2, 5])) == held.digest
+    assert digest_within(whole, 0, signer(0).author, bitmap_of([1, 2, 4])) != held.digest
 
 
 def test_holdings__bitmaps__say_what_counts_and_what_is_void() -> None:

@@ -19,7 +19,7 @@ from protocol.ledger.ledger import Ledger
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
 from sfnode.storage.stored_records import replay, replay_statements
-from tests.support.ledgers import MemoryArchive, add, admit, claim, exclude, seal, signer
+from tests.support.ledgers import MemoryArchive, add, admit, claim, digest_within, exclude, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 
 INVITED = small_manifest(admission="invite", steps=2_048)
@@ -51,7 +51,7 @@ def answers(ledger: Ledger, steps: bytes) -> dict[str, object]:
     asked: dict[str, Callable[[int, Author], object]] = {
         "records": lambda span, author: list(ledger.slots.records(span, author, steps)),
         "holdings": ledger.slots.holdings_of,
-        "within": lambda span, author: ledger.slots.digest_within(span, author, steps),
+        "within": lambda span, author: digest_within(ledger, span, author, steps),
         "hashes": ledger.slots.payload_hashes,
     }
     answered: dict[str, object] = {
@@ -174,7 +174,7 @@ def test_ledger__slot_a_little_late_and_neighbour_a_little_behind__reads_nothing
     behind = Ledger(OPEN)
     for step in range(98):
         behind.add(seal(OPEN, 1, step))
-    assert ledger.slots.digest_within(0, ALICE, bitmap_of(list(range(98)))) == behind.slots.holdings_of(0, ALICE).digest
+    assert digest_within(ledger, 0, ALICE, bitmap_of(list(range(98)))) == behind.slots.holdings_of(0, ALICE).digest
     assert archive.read_back == read_back
 
 
@@ -260,7 +260,7 @@ def test_ledger__neighbour_without_some_old_slots__reads_their_groups_back_only(
         if step not in (5, 6, 500):
             behind.add(seal(OPEN, 1, step))
     held = behind.slots.holdings_of(0, ALICE)
-    assert ledger.slots.digest_within(0, ALICE, held.valid) == held.digest
+    assert digest_within(ledger, 0, ALICE, held.valid) == held.digest
     assert archive.read_back - read_back <= 2 * limits.GROUP_STEPS
 
 
@@ -301,7 +301,7 @@ LOOKS: dict[str, Callable[[Ledger], object]] = {
     "records": lambda ledger: list(ledger.slots.records(0, ALICE, bitmap_of([30]))),
     "all records": lambda ledger: list(ledger.slots.envelopes()),
     "payload hashes": lambda ledger: ledger.slots.payload_hashes(0, ALICE),
-    "digest within": lambda ledger: ledger.slots.digest_within(0, ALICE, bitmap_of([30, 31])),
+    "digest within": lambda ledger: digest_within(ledger, 0, ALICE, bitmap_of([30, 31])),
     "a copy": lambda ledger: ledger.add(seal(OPEN, 1, 30)),
     "a second payload": lambda ledger: ledger.add(seal(OPEN, 1, 30, 55)),
     "an exclusion": lambda ledger: ledger.add_statement(exclude(OPEN, 1, 20)),

@@ -10,6 +10,7 @@ from functools import lru_cache
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, StorageDamagedError
+from protocol.ledger.digest_buckets import Bucket
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
 from protocol.ledger.statements import StatementCodec
@@ -47,6 +48,11 @@ def ledger_of(manifest: Manifest, records: list[bytes]) -> Ledger:
     for record in records:
         add(ledger, record)
     return ledger
+
+
+def digest_within(ledger: Ledger, span: int, author: Author, bitmap: bytes) -> bytes:
+    """The digest of an author's holdings as if only the slots in the bitmap were held."""
+    return (ledger.slots.bucket(span, author) or Bucket(span, author)).digest_within(int.from_bytes(bitmap, "little"))
 
 
 def add(ledger: Ledger, record: bytes) -> None:
