@@ -214,13 +214,13 @@ FLOOD = (
     Mutant(
         name="push-queue-without-bound",
         breaks="whatever waits for a slow neighbour is kept: memory without end",
-        edits=(Edit(_FLOOD, "PushQueue.push", "len(self._waiting) < limits.PUSH_QUEUE_RECORDS_MAX", "True"),),
+        edits=(Edit(_FLOOD, "Flood.push", "len(queue) < limits.PUSH_QUEUE_RECORDS_MAX", "True"),),
         detector=Simulation("a push queue exceeds its bound"),
     ),
     Mutant(
         name="echo-to-the-source",
         breaks="a record is sent back to the neighbour it came from",
-        edits=(Edit(_FLOOD, "Flood.push", "if peer != source:", "if True:"),),
+        edits=(Edit(_FLOOD, "Flood.push", "peer != source", "True"),),
         detector=Simulation("told of a record that it has sent"),
     ),
     Mutant(
@@ -230,8 +230,8 @@ FLOOD = (
             Edit(
                 _FLOOD,
                 "Flood.open",
-                "self._queues[peer] = PushQueue()",
-                "self._queues[peer] = next(iter(self._queues.values()), PushQueue())",
+                "{}, -timings.FLUSH_INTERVAL_MS",
+                "next(iter(self._queues.values()), {}), -timings.FLUSH_INTERVAL_MS",
             ),
         ),
         detector=Simulation("never told of it"),

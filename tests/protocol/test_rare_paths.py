@@ -23,7 +23,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import answer
 from protocol.sync.comparison_schedule import Synchroniser
-from protocol.sync.flood_queues import Flood, PushQueue
+from protocol.sync.flood_queues import Flood
 from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.ledgers import admit, claim, ledger_of, seal, signer
@@ -42,14 +42,15 @@ def numbered(number: int) -> bytes:
 
 def test_send_queue__full__leaves_the_newest_to_anti_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PUSH_QUEUE_RECORDS_MAX", 3)
-    queue = PushQueue()
+    flood = Flood(RECORD_BYTES)
+    flood.open(X)
     for number in range(5):
-        queue.push(numbered(number))
-    (message,) = queue.flush(0, RECORD_BYTES)
+        flood.push(numbered(number), source=Y)
+    ((_, message),) = flood.flush(0)
     assert message.data == b"".join(map(numbered, range(3)))
-    queue.push(numbered(7))
-    assert queue.flush(timings.FLUSH_INTERVAL_MS - 1, RECORD_BYTES) == []
-    assert len(queue.flush(timings.FLUSH_INTERVAL_MS, RECORD_BYTES)) == 1
+    flood.push(numbered(7), source=Y)
+    assert flood.flush(timings.FLUSH_INTERVAL_MS - 1) == []
+    assert len(flood.flush(timings.FLUSH_INTERVAL_MS)) == 1
 
 
 def test_flood__news_of_a_peer_that_is_gone__changes_nothing() -> None:

@@ -130,7 +130,7 @@ def check_tables(node: Node) -> None:
     queues = node._flood._queues
     require(len(queues) == neighbours, "a push queue without a neighbour, or the reverse")
     for queue in queues.values():
-        require(len(queue._waiting) <= limits.PUSH_QUEUE_RECORDS_MAX, "a push queue exceeds its bound")
+        require(len(queue) <= limits.PUSH_QUEUE_RECORDS_MAX, "a push queue exceeds its bound")
     authors = node.replica.ledger.authors()
     require(len(authors) <= node.manifest.authors_max, "the author table exceeds its bound")
     require(set(node.clock._heard_ms) <= set(authors), "the step clock remembers an author that the ledger lacks")
