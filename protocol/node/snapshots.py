@@ -180,7 +180,7 @@ class Snapshots:
         return self._end(events.SnapshotOutcome.PROVED if is_equal else events.SnapshotOutcome.UNPROVED)
 
     def _end(self, outcome: events.SnapshotOutcome) -> list[events.Effect]:
-        self._replica.drop_snapshot()
+        self._replica.use_snapshot(None)
         return self._become(outcome)
 
     def _become(self, outcome: events.SnapshotOutcome) -> list[events.Effect]:

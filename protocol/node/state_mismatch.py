@@ -2,7 +2,7 @@
 
 from protocol import timings
 from protocol.events import DropPeer, Halt
-from protocol.state import Recount, Replica
+from protocol.state import Replica
 from protocol.wire import PeerId
 
 
@@ -17,14 +17,13 @@ class Mismatch:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._useful: set[PeerId] = set()  # neighbours that have brought a new record
-        self._recount: Recount | None = None
         self._claimed_by: PeerId | None = None  # None once it is no longer a neighbour
         self._is_whole = False  # of the present recount, or else the last one
         self._rest_until_ms = {False: 0, True: 0}  # by whether a recount is whole
 
     @property
     def is_at_work(self) -> bool:
-        return self._recount is not None
+        return self._replica.recount is not None
 
     def brought_news(self, peer: PeerId) -> None:
         self._useful.add(peer)
@@ -37,18 +36,17 @@ class Mismatch:
     def claimed(self, peer: PeerId, now_ms: int) -> None:
         """Begin a recount if it is due, because the neighbour claims the same ledger and another state."""
         is_whole = peer in self._useful
-        if now_ms < self._rest_until_ms[is_whole] or (self._recount and self._is_whole >= is_whole):
+        if now_ms < self._rest_until_ms[is_whole] or (self.is_at_work and self._is_whole >= is_whole):
             return
         self._claimed_by, self._is_whole = peer, is_whole
-        self._recount = self._replica.begin_recount(is_whole=is_whole)
+        self._replica.begin_recount(is_whole=is_whole)
 
     def tick(self, now_ms: int) -> Halt | DropPeer | None:
         """Run one slice of the recount, if there is one, and return the effect of its result, if any."""
-        is_sound = self._recount.advance() if self._recount else None
+        is_sound = self._replica.recount.advance() if self._replica.recount else None
         if is_sound is None:
             return None
-        self._recount = None
-        self._replica.end_recount()
+        self._replica.recount = None
         self._rest_until_ms[self._is_whole] = now_ms + timings.RECOUNT_REST_MS
         if not is_sound:
             return Halt(detail="the state of this node does not follow from its own ledger: a bug, or a broken machine")

@@ -3,5 +3,4 @@
 from protocol.state import snapshot, snapshot_proof
 from protocol.state.coefficients import CoefficientLayout, Coefficients, Int64Array, view_exp
 from protocol.state.leave_one_out import LeavingOut, effects_of_leaving_out
-from protocol.state.recount import Recount
 from protocol.state.replica import Replica

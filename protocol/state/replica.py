@@ -75,7 +75,11 @@ _SUMMED_AT_ONCE = 64  # summed one by one, each would cost several times as much
 
 
 class Replica:
-    """Keeps ledger and coefficients in step: sums each accepted envelope once, removes voided and excluded ones."""
+    """Keeps ledger and coefficients in step: sums each accepted envelope once, removes voided and excluded ones.
+
+    Attributes:
+        recount: that follows the ledger's changes; None: there is none, or no longer.
+    """
 
     def __init__(
         self, manifest: Manifest, archive: Archive | None = None, *, in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX
@@ -84,7 +88,7 @@ class Replica:
         self.manifest = manifest
         self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
         self._overlay: SnapshotOverlay | None = None  # of a joiner that has not yet replayed all
-        self._recount: Recount | None = None
+        self.recount: Recount | None = None
         self._archive = archive
         self._coefficients = Coefficients(manifest)
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
@@ -168,26 +172,18 @@ class Replica:
         """Return the snapshot in use until this replica has replayed everything (SPEC 9.5), else None."""
         return self._overlay.snapshot if self._overlay else None
 
-    def use_snapshot(self, snapshot: Snapshot) -> None:
-        """Show the worker this state with later updates until :meth:`drop_snapshot`."""
-        self._overlay = SnapshotOverlay(self.manifest, snapshot, self.ledger)
-
-    def drop_snapshot(self) -> None:
-        """Show the worker the replayed state again."""
-        self._overlay = None
+    def use_snapshot(self, snapshot: Snapshot | None) -> None:
+        """Show the worker this state with later updates from now on; None: the replayed state again."""
+        self._overlay = None if snapshot is None else SnapshotOverlay(self.manifest, snapshot, self.ledger)
 
     def begin_recount(self, *, is_whole: bool) -> Recount:
-        """Begin to check the state in slices, until :meth:`end_recount`; ``is_whole``: against the ledger, too."""
-        self._recount = Recount(self.manifest, self.ledger, self.coefficients, is_whole=is_whole)
-        return self._recount
-
-    def end_recount(self) -> None:
-        """End the recount, whether it is complete or not."""
-        self._recount = None
+        """Begin to check the state in slices; ``is_whole``: against the ledger, too."""
+        self.recount = Recount(self.manifest, self.ledger, self.coefficients, is_whole=is_whole)
+        return self.recount
 
     def _followers(self) -> list[SnapshotOverlay | Recount]:
         """Return the objects that must know every change of the ledger."""
-        return [each for each in (self._overlay, self._recount) if each]
+        return [each for each in (self._overlay, self.recount) if each]
 
     def shown(self) -> Coefficients:
         """Return the coefficients for the worker: the state, or the snapshot in use with later updates.
