@@ -78,18 +78,15 @@ class Roster:
 
     def _put(self, statement: Statement, held: tuple[Statement, ...]) -> None:
         self._held[statement.key] = (statement,)
-        match statement.kind:
-            case StatementKind.CLAIM:
-                self._held[statement.key] = (*held, statement)
-                if len(held) < statement.uses:
-                    self._claimed[statement.author] += 1
-                else:
-                    self._claimed.subtract(each.author for each in held)
-                    self._void |= {each.author for each in (*held, statement)}
-            case StatementKind.EXCLUDE:
-                self._excluded = None
-            case StatementKind.ADMIT:
-                pass
+        if statement.kind is StatementKind.CLAIM:
+            self._held[statement.key] = (*held, statement)
+            if len(held) < statement.uses:
+                self._claimed[statement.author] += 1
+            else:
+                self._claimed.subtract(each.author for each in held)
+                self._void |= {each.author for each in (*held, statement)}
+        elif statement.kind is StatementKind.EXCLUDE:
+            self._excluded = None
         self._digest = None
         if not held:
             self._ordered = None

@@ -110,19 +110,14 @@ def rademacher_signs(
 def direction_factors(manifest: Manifest, seed: int, local_step: int = 0) -> DirectionFactors:
     """Return the cores of one local step's D directions for the estimator (canonical ones as signed unit vectors)."""
     method, tensors = manifest.method, len(manifest.tensors)
-    numbers = direction_numbers(method, local_step)
+    first = local_step * method.directions
+    numbers = np.arange(first, first + method.directions, dtype=np.uint32)  # of the directions within the round
     if method.core is CoreKind.RADEMACHER:
         a, b = rademacher_signs([seed], numbers, tensors, method.rank)
         return DirectionFactors(a=a[0], b=b[0])
     row, column, sign = canonical_coordinates([seed], numbers, tensors, method.rank)
     unit = np.eye(method.rank, dtype=np.int8)
     return DirectionFactors(a=unit[row[0]] * sign[0].astype(np.int8)[..., None], b=unit[column[0]])
-
-
-def direction_numbers(method: Method, local_step: int) -> NDArray[np.uint32]:
-    """Return the numbers of the directions of ``local_step`` within its round: uint32[D], local_step * D + d."""
-    first = local_step * method.directions
-    return np.arange(first, first + method.directions, dtype=np.uint32)
 
 
 def _blocks(seeds: Sequence[int], directions: NDArray[np.uint32], blocks: int, stream: int) -> NDArray[np.uint32]:
