@@ -16,7 +16,7 @@ from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
 from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import LocalNode, NodeProcess
-from sfnode.testnet.picture import CurvePoint, draw_training_curve
+from sfnode.testnet.picture import CurvePoint, render_training_curve
 from sfnode.worker import worker_process
 from sfnode.worker_protocol import TrainingConfig
 
@@ -234,7 +234,8 @@ class LocalNetwork:
             learnt = replace(learnt, members=members)
         curve = training_curve(self.nodes, learnt, Quality.of(self._signed.manifest.task))
         picture = self._config.folder / PICTURE_FILE
-        draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
+        drawn = render_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes")
+        disk.write_durably(picture, drawn.encode())
         digests = [node.status.node.state_digest if node.status else "" for node in self.nodes]
         return LocalNetworkResult(
             is_in_time=is_in_time,

@@ -7,10 +7,8 @@ panels share the step axis instead of one panel with two scales, because where t
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sfnode import svg
-from sfnode.storage import disk
 
 WIDTH = 960
 HEIGHT = 620
@@ -73,16 +71,8 @@ class Panel:
         return bottom - (bottom - top) * (value - low) / (high - low)
 
 
-def draw_training_curve(points: Sequence[CurvePoint], title: str, out: Path) -> None:
-    """Write the picture of a run to `out` (SVG) and replace an older picture atomically.
-
-    Points may come in any order. Raises OperatorError when the file cannot be written.
-    """
-    disk.write_durably(out, render_training_curve(points, title).encode())
-
-
 def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
-    """Return the picture as SVG text."""
+    """Return the picture of a run as SVG text; points may come in any order."""
     is_rewarded = any(point.reward is not None or point.held_out_reward is not None for point in points)
     accuracy = _line((point.step, point.held_out_reward if is_rewarded else point.accuracy) for point in points)
     loss = _line((point.step, point.reward if is_rewarded else point.loss) for point in points)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.disk import write_durably, write_new
@@ -41,9 +42,20 @@ def test_write_durably__file_or_link_waits_under_the_name_with_our_process_id__i
     assert key.stat().st_ino != other.stat().st_ino
 
 
-def test_write_durably__written__leaves_nothing_beside_it(tmp_path: Path) -> None:
-    write_durably(tmp_path / "identity.key", b"seed")
-    assert [path.name for path in tmp_path.iterdir()] == ["identity.key"]
+@pytest.mark.parametrize("is_there", [False, True])
+def test_write_durably__written__leaves_nothing_beside_it(is_there: bool, tmp_path: Path) -> None:
+    path = tmp_path / "identity.key"
+    if is_there:
+        path.write_bytes(b"older, and longer")
+    write_durably(path, b"seed")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("identity.key", b"seed")]
+
+
+def test_write_durably__folder_has_the_name__is_an_operator_error_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "curve.svg").mkdir()
+    with pytest.raises(OperatorError, match=r"cannot write .*curve\.svg"):
+        write_durably(tmp_path / "curve.svg", b"picture")
+    assert [path.name for path in tmp_path.iterdir()] == ["curve.svg"]
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
 from hypothesis import given, strategies as st
 
-from protocol.errors import OperatorError
-from sfnode.testnet.picture import CurvePoint, draw_training_curve, render_training_curve
+from sfnode.testnet.picture import CurvePoint, render_training_curve
 
 SVG = "{http://www.w3.org/2000/svg}"
 POINTS = tuple(
@@ -61,20 +58,6 @@ points = st.builds(
 def test_picture__any_values__stay_inside_the_frame(some: list[CurvePoint]) -> None:
     for line in _lines(render_training_curve(some, "run")):
         assert all(0 <= x <= 960 and 0 <= y <= 620 for x, y in line)
-
-
-def test_picture__file_written__leaves_nothing_else_behind(tmp_path: Path) -> None:
-    out = tmp_path / "curve.svg"
-    out.write_text("older picture")
-    draw_training_curve(POINTS, "run", out)
-    assert out.read_text("utf-8") == render_training_curve(POINTS, "run")
-    assert list(tmp_path.iterdir()) == [out]
-
-
-def test_picture__place_not_writable__is_an_operator_error(tmp_path: Path) -> None:
-    (tmp_path / "curve.svg").mkdir()
-    with pytest.raises(OperatorError, match=r"cannot write .*curve\.svg"):
-        draw_training_curve(POINTS, "run", tmp_path / "curve.svg")
 
 
 def test_picture__rewards__are_drawn_in_the_place_of_accuracy_and_loss() -> None:
