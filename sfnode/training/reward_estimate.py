@@ -10,6 +10,7 @@ Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -68,9 +69,8 @@ def reward_gradient(
     writer = writer_of(shared, data, dense_terms(shared, bases, 0, core), names)
     rewards: list[float] = []
     for first, chunk in _chunks(examples, draws.shape[1], draws.shape[2]):
-        hearing.begin(len(rewards))
         prompts = [example.tokens for example in chunk]
-        written = writer.write(prompts, draws[first : first + len(chunk)], hearing.hear)
+        written = writer.write(prompts, draws[first : first + len(chunk)], partial(hearing.hear, len(rewards)))
         rewards += [reward for _, reward in checked_answers(judge, chunk, written)]
     advantages = advantages_of(np.array(rewards).reshape(draws.shape[:2]))
     return hearing.mean_gradient(advantages), float(np.mean(rewards))
@@ -173,18 +173,13 @@ class _Hearing:
         self._d: list[Tensor] = []
         self._h: list[list[Tensor]] = []
         self._answer: list[Tensor] = []
-        self._first = 0
 
-    def begin(self, first: int) -> None:
-        """Note the number of the first answer that is heard from now on."""
-        self._first = first
-
-    def hear(self, likely_NV: Tensor, token_N: Tensor, inputs: list[Tensor], alive_N: Tensor) -> None:
-        """Keep d and h of one token of each answer that had not ended."""
+    def hear(self, first: int, likely_NV: Tensor, token_N: Tensor, inputs: list[Tensor], alive_N: Tensor) -> None:
+        """Keep d and h of one token of each answer that had not ended; ``first``: number of the first answer here."""
         d_Nr = likely_NV @ self._stream_Vr - self._stream_Vr[token_N]
         self._d.append(d_Nr[alive_N])
         self._h.append([x[alive_N].to(v.dtype) @ v for x, v in zip(inputs, self._v, strict=True)])
-        self._answer.append(torch.nonzero(alive_N)[:, 0] + self._first)
+        self._answer.append(torch.nonzero(alive_N)[:, 0] + first)
 
     def mean_gradient(self, advantage_N: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean over all answers of the advantage times the mean gradient over the answer's tokens."""
