@@ -144,8 +144,6 @@ def check_has_effect(roster: Roster, statement: Statement) -> None:
         case StatementKind.ADMIT if from_step is not None:
             text = f"author {name} is excluded from step {from_step} on, for good: to admit them changes nothing"
             raise OperatorError(f"{text}. They need a new key: `sfnode id new`, or a new data directory")
-        case _:
-            pass
 
 
 def is_qr_shown() -> bool:

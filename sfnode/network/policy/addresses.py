@@ -186,12 +186,12 @@ def believable_addresses(named: tuple[Address, ...], *, observed_host: str, is_o
     lead to our own machine or network. So a neighbour's name for itself, like "every interface", is replaced by the
     address where we see it. Names and "every interface" of other peers are dropped (``is_of_itself`` false).
     """
-    kind, host = _kind_and_host(observed_host)
+    observed = _observed(observed_host)
     meant: list[Address] = []
     for address in named:
         is_vague = address.is_wildcard or address.kind not in ("ip4", "ip6")
         if is_vague and is_of_itself:
-            meant.append(replace(address, kind=kind, host=host))
+            meant.append(replace(address, kind=observed.kind, host=observed.host))
         elif not is_vague and address.is_of_one_machine:
             meant.append(address)
     return reachable_addresses(tuple(meant), observed_host=observed_host)
@@ -204,13 +204,12 @@ def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> t
     nobody can make a node dial its own machine. Link-local addresses are kept only on one link. A private address is
     kept only if ``observed_host`` is private too, so that no stranger can make a node dial machines of its own network.
     """
-    kind, host = _kind_and_host(observed_host)
-    observed = Address(kind=kind, host=host, port=0, peer=None)
+    observed = _observed(observed_host)
     found: list[Address] = []
     for address in listen:
         meant = replace(address, peer=None)
         if address.is_wildcard:
-            meant = replace(meant, kind=kind, host=host)
+            meant = replace(meant, kind=observed.kind, host=observed.host)
         is_elsewhere = (
             (meant.is_loopback and not observed.is_loopback)
             or (meant.is_link_local and not observed.is_link_local)
@@ -221,9 +220,9 @@ def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> t
     return tuple(found)
 
 
-def _kind_and_host(ip: str) -> tuple[str, str]:
-    """Return kind and host for an Address. The zone of a link-local address is dropped: it is valid only here."""
+def _observed(ip: str) -> Address:
+    """Return the address, without a port, of an IP address; without the zone of a link-local one, valid only here."""
     parsed = ipaddress.ip_address(ip.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
         parsed = parsed.ipv4_mapped
-    return f"ip{parsed.version}", str(parsed)
+    return Address(kind=f"ip{parsed.version}", host=str(parsed), port=0, peer=None)

@@ -41,10 +41,9 @@ class TokenBuckets:
 
     def take(self, name: str, now_s: float, *, wait_s_max: float) -> float | None:
         """Spend one token and return the seconds to wait; spend nothing and return None above ``wait_s_max``."""
-        full = [name for name, it in self._buckets.items() if it.is_full(self._rate_per_s, now_s)]
-        for each in full:
-            del self._buckets[each]
+        rate_per_s, buckets = self._rate_per_s, self._buckets.items()
+        self._buckets = {each: held for each, held in buckets if not held.is_full(rate_per_s, now_s)}
         bucket = self._buckets.setdefault(name, TokenBucket(self._burst, now_s))
-        if bucket.level(self._rate_per_s, now_s) - 1 < -wait_s_max * self._rate_per_s:
+        if bucket.level(rate_per_s, now_s) - 1 < -wait_s_max * rate_per_s:
             return None
-        return bucket.take(1, self._rate_per_s, now_s)
+        return bucket.take(1, rate_per_s, now_s)
