@@ -45,7 +45,7 @@ class EvaluatedStep:
         return f"{100 * self.accuracy:.1f} %" if self.reward is None else f"{self.reward:.2f}"
 
     def without_answers(self) -> "EvaluatedStep":
-        """Return the figures alone: answers tell of rows that may be private."""
+        """Return the figures alone: answers show parts of rows that may be private."""
         spread = None if self.spread is None else replace(self.spread, commonest="")
         return replace(self, answers=(), spread=spread)
 
@@ -73,7 +73,7 @@ class Gain:
     is_public: bool = False
 
     def without_answers(self) -> "Gain":
-        """Return the figures alone: answers tell of rows that may be private."""
+        """Return the figures alone: answers show parts of rows that may be private."""
         own = None if self.own is None else self.own.without_answers()
         return replace(self, before=self.before.without_answers(), own=own, after=self.after.without_answers())
 

@@ -72,7 +72,7 @@ class Overseer:
     async def _give_up_steps(
         self, trainer: Trainer, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]
     ) -> None:
-        """Tell the core that what it has asked for is lost: no worker runs."""
+        """Report to the core that what it has asked for is lost: no worker runs."""
         trainer.loading_since_s = None
         await trainer.give_up_step(inbox)
         with suppress(trio.WouldBlock):

@@ -206,7 +206,7 @@ def look_at(
     """
     attach(shared.model, tensors, shared.pass_context)
     looking, done = _Looking(shared, tensors, data), 0
-    for examples in chunks_of(data.examples, EVALUATION_TOKENS // 4):  # to tell of progress
+    for examples in chunks_of(data.examples, EVALUATION_TOKENS // 4):  # so that progress shows
         looking.take(examples)
         done += len(examples)
         on_progress(done, len(data.examples))

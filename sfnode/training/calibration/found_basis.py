@@ -40,7 +40,7 @@ RATE = 1.5
 _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
 _FEW_NOISE_ROWS = 64  # with a measured path, or a lowered rate: fewer let a lone author leap
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards; twice as many with short answers
-_PROMPTS_AT_ONCE = 32  # to tell of progress
+_PROMPTS_AT_ONCE = 32  # so that progress shows
 EXAMPLES = 256
 _PATH_EXAMPLES = 64  # that the path of a move is measured with
 EXAMPLES_MIN = 32  # fewer say too little about the inputs to come
@@ -351,7 +351,7 @@ class _Gradients:
     def lengths(self) -> Tensor:
         """Return by what to multiply the columns of U, at most one each, so that none bends the loss more than V does.
 
-        Candidates of different lengths are read at different tokens: what moves all of them alike does not cancel.
+        Candidates of different lengths are read at different tokens: what moves all of them equally does not cancel.
         """
         found = torch.ones(self._excess_Pr.shape[1]).double()
         if not self._is_choice:
