@@ -223,21 +223,9 @@ export class Node {
       this.recounts.claimed(peer, this.#nowMs); // SPEC 7.6
       return;
     }
-    const isDifferent = !head.root.equals(this.state.root());
-    if (this.sync.isLive && isDifferent && this.#isAway(this.sync.medianUpdates(peer, head))) {
-      this.sync.isLive = this.#hasMet = false;
-    }
     const author = this.snapshots.isOwnFirst(Number(head.updates)) ? this.#author : null;
     const options = { horizon: this.#pulledHorizon(head.step), author };
     this.#send(this.sync.receiveHead(peer, head, this.#nowMs, options));
-  }
-
-  /** SPEC 8.4.6: whether neighbours with so many updates are more than 64 rounds ahead. */
-  #isAway(updates) {
-    const ahead = this.#limits.STEPS_AHEAD_MAX;
-    const least = this.#frontier() - ahead * this.#run.manifest.method.local_steps;
-    const near = [...this.state.highest().values()].filter((step) => step >= least).length;
-    return updates - this.state.ledger.updates > ahead * Math.max(1, near);
   }
 
   #takeAttestations(peer, attestations) {

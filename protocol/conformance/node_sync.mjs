@@ -54,12 +54,6 @@ export class Synchroniser {
     return steps.length > 0 ? lowerMedian(steps) : -1;
   }
 
-  /** SPEC 8.4.6: the lower median of the neighbours' updates, with this head for that of this neighbour. */
-  medianUpdates(peer, head) {
-    const others = [...this.#neighbours].filter(([name, each]) => name !== peer && each.head).map(([, each]) => each.head);
-    return lowerMedian([...others, head].map(({ updates }) => Number(updates)));
-  }
-
   /** The least work distance in a head (9.6), or null. */
   get nearestWork() {
     const distances = this.#heads().map(({ work_distance: distance }) => distance);

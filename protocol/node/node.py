@@ -156,9 +156,6 @@ class Node:
         if is_same and head.state_digest != self.replica.state_digest():
             self.mismatch.claimed(peer, self.turn.now_ms)
             return
-        is_behind = head.root != self.replica.ledger.root() and self.turn.is_away(self.sync.updates_told(peer, head))
-        if self.sync.is_live and is_behind:
-            self.sync.is_live = self._has_met = False  # the machine slept: it catches up as a newcomer does
         first = self.snapshots.author_sought(head.updates)
         horizon = self.turn.horizon(head.step)
         self.turn.do(self.sync.receive_head(peer, head, self.turn.now_ms, horizon, first))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from protocol import limits
 from protocol.events import Effect
 from protocol.node.step_clock import StepClock
 from protocol.state import Replica
@@ -35,15 +34,6 @@ class Turn:
     def frontier(self) -> int:
         """Return how far the run is: the lower median of the other authors' highest steps (`StepClock.frontier`)."""
         return self.clock.frontier(self.replica.ledger.authors(), self.now_ms)
-
-    def is_away(self, updates: int) -> bool:
-        """Return whether neighbours with so many updates are more than 64 rounds ahead of this node (SPEC 8.4.6)."""
-        ledger, ahead = self.replica.ledger, limits.STEPS_AHEAD_MAX
-        missing = updates - ledger.updates
-        if missing <= ahead:
-            return False
-        least = self.frontier() - ahead * self.replica.manifest.method.local_steps
-        return missing > ahead * max(1, sum(step >= least for step in ledger.authors().values()))
 
     def horizon(self, asked_step: int | None = None) -> int | None:
         """Return the last step acceptable now; None while catching up, when every step lies ahead (SPEC 7.3.3)."""

@@ -63,11 +63,6 @@ class Synchroniser:
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
 
-    def updates_told(self, peer: wire.PeerId, head: wire.Head) -> int:
-        """Return the lower median of the updates in the neighbours' heads, with this one for that of ``peer``."""
-        heads = {name: entry.head for name, entry in self._neighbours.items() if entry.head} | {peer: head}
-        return median_low(each.updates for each in heads.values())
-
     @property
     def nearest_work(self) -> int | None:
         """Return the least work distance in the neighbours' heads, None without any head."""

@@ -254,17 +254,6 @@ SESSIONS = (
         detector=Tests((_SYNCHRONISER_TESTS + _LEFT_LONG_AGO,)),
     ),
     Mutant(
-        name="live-for-good",
-        breaks="a machine that slept for hours fetches 64 rounds in each session, and signs old steps meanwhile",
-        edits=(Edit("protocol.node.node", "Node._receive_head", "self.sync.is_live and is_behind", "False"),),
-        detector=Tests(
-            (
-                "tests/protocol/test_node.py::test_node__machine_that_slept_for_hundreds_of_rounds__"
-                "fetches_them_in_one_session_and_signs_no_old_step",
-            )
-        ),
-    ),
-    Mutant(
         name="horizon-of-a-frozen-node",
         breaks="the horizon follows nothing but the node's own next step",
         edits=(

@@ -20,15 +20,13 @@ from protocol.events import (
     TrainingSwitched,
     WorkerReady,
 )
-from protocol.sync.anti_entropy import answer
 from protocol.wire import Head, Message, Ping, Records, SpansRequest
-from tests.support.ledgers import ledger_of, seal
+from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import (
     MANIFEST,
     X,
     Y,
-    ask,
     head_of,
     join,
     join_live,
@@ -115,21 +113,6 @@ def test_node__switched_off_while_it_measures__publishes_that_step_and_starts_no
     )
     assert training.rest_ms() > timings.FLUSH_INTERVAL_MS  # no step is to be looked for
     assert training.handle(TrainingSwitched(is_on=True), 3_000)[:2] == start_effects(3)  # where the others are
-
-
-def test_node__machine_that_slept_for_hundreds_of_rounds__fetches_them_in_one_session_and_signs_no_old_step() -> None:
-    """A bug once: a node was live for good, fetched 64 rounds every four seconds, and signed old steps meanwhile."""
-    long = small_manifest(steps=1_000, epoch_steps=1_000)
-    slept = node(manifest=long, records=[seal(long, 7, 0)])
-    join_live(slept, X)
-    full = ledger_of(long, [seal(long, 7, step) for step in range(300)])
-    request = ask(slept, X, full, 60_000)
-    assert request is not None and (slept.sync.is_live, slept.clock.next_step) == (False, 0)
-    effects = slept.handle(WorkerReady(), 60_000)
-    for part in answer(full, request):
-        effects += tell(slept, X, part, 60_100)
-    assert slept.sync.is_live and slept.replica.ledger.updates == 300
-    assert [effect.step for effect in effects if isinstance(effect, StartEstimate)] == [299]
 
 
 def test_node__switched_off__has_no_work_and_is_finished_with_the_others() -> None:

@@ -183,19 +183,6 @@ def _several() -> Iterator[Story]:
     told = Story("an equal head makes it live while a session is under way", LONG, is_training=False)
     told.tick(0).join(10, X, Y).until_pull(30, X, full).same(40, Y)
     yield told.answer(50, X, full)
-    yield _away()
-
-
-def _away() -> Story:
-    """The third author is long gone, so that two rounds are four updates."""
-    held = [seal(EXAMPLE, 3, 0), *(seal(EXAMPLE, author, 4) for author in (1, 2))]
-    more = [seal(EXAMPLE, author, step) for step in range(5, 12) for author in (1, 2)]
-    four, five, all_ = (ledger_of(EXAMPLE, [*held, *more[:count]]) for count in (4, 5, 14))
-    told = Story("away: live no longer, and then again", EXAMPLE, held=held, is_training=False)
-    with told.limited(STEPS_AHEAD_MAX=2):
-        told.tick(0).join(10, X, Y).same(20, X).same(20, Y)
-        told.tell(30, X, head_of(all_)).tell(40, Y, head_of(four))
-        return told.catch_up(50, Y, five).tick(2_500)
 
 
 # --- 8.4.1 to 8.4.3

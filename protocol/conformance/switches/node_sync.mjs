@@ -170,13 +170,4 @@ export const SWITCHES_OF_NODE_SYNC = [
   ...of("node_sync.mjs", "traces_steps.json", [
     ["8.4.6", "live from an equal Head on", "this.isLive = true;"],
   ]),
-  ...of("node_core.mjs", "traces_sync.json", [
-    ["8.4.6", "far behind: live no longer", "this.sync.isLive = this.#hasMet = false;"],
-    ["8.4.6", "64 rounds of all", "ahead * Math.max(1, near)", "ahead"],
-    ["8.4.6", "of those who are not long gone", ".filter((step) => step >= least)"],
-    ["8.4.6", "more, and not as many", "this.state.ledger.updates > ahead", "this.state.ledger.updates >= ahead"],
-  ]),
-  ...of("node_sync.mjs", "traces_sync.json", [
-    ["8.4.6", "by the median of all neighbours", "[...others, head].map(", "[head].map("],
-  ]),
 ];
