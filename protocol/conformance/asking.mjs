@@ -101,6 +101,7 @@ export class Session {
   hasProgressed = false; // a record came that was asked for
   hasOwn = false; // all that the neighbour holds of `author` is here
   spans = []; // those that it holds
+  isCut = false; // it holds something beyond the horizon
   #run;
   #ledger;
   #taken;
@@ -178,7 +179,8 @@ export class Session {
     const wanted = differing(this.#ledger.spans(), theirs.spans).map(([span]) => span);
     for (const span of this.spans) if (!wanted.includes(span)) this.#compared.add(span);
     for (const span of this.#author === null ? wanted : wanted.reverse()) {
-      if (!this.isFailed) yield* this.#compareSpan(span);
+      if (span * 1024 > this.horizon) this.isCut = true;
+      else if (!this.isFailed) yield* this.#compareSpan(span);
     }
   }
 
@@ -187,6 +189,7 @@ export class Session {
     const author = this.#author;
     const before = Buffer.from((BigInt(`0x${author.toString("hex")}`) - 1n).toString(16).padStart(64, "0"), "hex");
     for (const span of [...this.spans].reverse()) {
+      if (this.isFailed) break;
       const page = yield ["AuthorsRequest", { span, shards: [shardOf(author)], after: before }];
       yield* this.#pullPage(span, page.authors.filter(([each]) => each.equals(author)));
     }
@@ -280,7 +283,9 @@ export class Session {
       const isVoidHere = theirs.valid.some((step) => own.get(step).isVoid);
       if (missing.length === 0 && !this.isFailed && !isVoidHere) missing = theirs.valid; // two payloads with one hash
     }
-    return missing.filter((step) => this.#ledger.roster.leaves(author, step) && step <= this.horizon);
+    missing = missing.filter((step) => this.#ledger.roster.leaves(author, step));
+    this.isCut ||= missing.some((step) => step > this.horizon);
+    return missing.filter((step) => step <= this.horizon);
   }
 
   /** Whether what is held here of their slots gives their digest: then this ledger only holds more. */

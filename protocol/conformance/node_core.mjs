@@ -350,6 +350,7 @@ export class Node {
     if (liar !== null) this.#drop(liar, null);
     for (const peer of this.sync.peersDueForHead(this.#nowMs)) this.#sendHead(peer);
     this.#send(this.sync.tick(this.#nowMs));
+    for (const [peer, head] of this.sync.cutShort()) this.#takeHead(peer, head);
     this.#effects.push(...this.snapshots.tick(this.#frontier(), this.#nowMs));
   }
 

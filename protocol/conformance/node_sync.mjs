@@ -151,12 +151,20 @@ export class Synchroniser {
     const { session } = neighbour;
     session.release();
     neighbour.session = null;
-    neighbour.mismatches = 0;
+    neighbour.isCut = session.isCut && session.hasProgressed && !isFailed;
+    neighbour.mismatches = neighbour.isCut ? MISMATCHES_MIN : 0;
     neighbour.hasSkipped = session.hasSkipped;
     neighbour.failures = isFailed && !session.hasProgressed ? neighbour.failures + 1 : 0;
     const { SYNC_REST_MS: least, SYNC_REST_MS_MAX: most } = this.#limits;
-    neighbour.restUntilMs = nowMs + Math.min(least * 2 ** neighbour.failures, most);
+    neighbour.restUntilMs = neighbour.isCut ? nowMs : nowMs + Math.min(least * 2 ** neighbour.failures, most);
     this.isLive ||= !isFailed && !session.hasSkipped; // SPEC 8.4.6
+  }
+
+  /** SPEC 8.4: whose last session ended at the horizon. List of [peer, head]. */
+  cutShort() {
+    const found = [...this.#neighbours].filter(([, each]) => each.isCut && each.head);
+    for (const [, each] of found) each.isCut = false;
+    return found.map(([peer, { head }]) => [peer, head]);
   }
 
   /** Records came, under this request number. */

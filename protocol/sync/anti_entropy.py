@@ -105,7 +105,7 @@ class SyncSession:
         self.in_flight: Request | None = None
         self._dialogue = self._compare()
         self.has_progressed = False  # the peer sent at least one requested record
-        self.is_complete = False
+        self.is_complete = self.is_cut = False  # cut: the peer holds something beyond the horizon
         self.is_short = False  # the peer sent less than it promised, or lists more than fit: nothing more is asked
         self._own = own
         self.has_own = False  # all that the peer holds of ``own`` is here
@@ -164,6 +164,8 @@ class SyncSession:
         for entry in theirs.spans if self._own is None else reversed(theirs.spans):
             if own.get(entry.span) == entry.digest:
                 self._claims.compared.add(entry.span)
+            elif self.horizon_step is not None and entry.span * limits.SPAN_STEPS > self.horizon_step:
+                self.is_cut = True
             elif not self.is_short:
                 yield from self._compare_span(entry.span)
 
@@ -259,11 +261,10 @@ class SyncSession:
             # An author can find two payloads with one hash (2^32 tries). Then only the payloads themselves differ.
             if not missing and not self.is_short and not their_valid & own_void and self._groups_left >= 0:
                 missing = their_valid
-        until = self._ledger.roster.counts_until(Author(theirs.author))
-        if self.horizon_step is not None:
-            until = min(until, self.horizon_step + 1)
-        count = max(0, min(until - span * limits.SPAN_STEPS, limits.SPAN_STEPS))
-        return missing & ((1 << count) - 1)
+        wanted = missing & _before(self._ledger.roster.counts_until(Author(theirs.author)), span)
+        near = wanted if self.horizon_step is None else wanted & _before(self.horizon_step + 1, span)
+        self.is_cut |= near != wanted
+        return near
 
     def _is_explained(self, span: int, theirs: wire.AuthorHoldings) -> bool:
         """Return whether the own slots within the peer's bitmaps give its digest; False if it costs too much to see."""
@@ -286,6 +287,11 @@ class SyncSession:
             if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
                 result |= 1 << step
         return result
+
+
+def _before(step: int, span: int) -> int:
+    """Return the bitmap of the slots of a span before ``step``."""
+    return (1 << max(0, min(step - span * limits.SPAN_STEPS, limits.SPAN_STEPS))) - 1
 
 
 def _wanted(slots: list[SlotKey]) -> Iterator[wire.WantedSlots]:

@@ -27,6 +27,7 @@ class _Neighbour:
     mismatches: int = 0
     failures: int = 0  # sessions in a row that brought nothing
     has_skipped: bool = False  # the last session left something to others
+    is_cut: bool = False  # what the last session brought has moved the horizon, and the neighbour holds more
 
 
 class Synchroniser:
@@ -55,18 +56,22 @@ class Synchroniser:
     @property
     def target_updates(self) -> int:
         """Return the largest number of updates in a neighbour's head, the goal of catching up; 0 without any head."""
-        return max((entry.head.updates for entry in self._neighbours.values() if entry.head), default=0)
+        return max((head.updates for head in self.heads.values()), default=0)
+
+    @property
+    def heads(self) -> dict[wire.PeerId, wire.Head]:
+        """Return the neighbours' last heads."""
+        return {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
 
     @property
     def head_step(self) -> int:
         """Return the lower median of the frontiers in the neighbours' heads, -1 without any head."""
-        steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
-        return median_low(steps) if steps else -1
+        return median_low([head.step for head in self.heads.values()] or [-1])
 
     @property
     def nearest_work(self) -> int | None:
         """Return the least work distance in the neighbours' heads, None without any head."""
-        return min((entry.head.work_distance for entry in self._neighbours.values() if entry.head), default=None)
+        return min((head.work_distance for head in self.heads.values()), default=None)
 
     def agreement(self) -> tuple[int, int, int | None]:
         """Compare the neighbours' last heads with this ledger.
@@ -74,14 +79,8 @@ class Synchroniser:
         Return how many neighbours have the same root, those that left with it included; how many have another one, or
         have sent no head yet; and the least work distance in a head, None without any head.
         """
-        heads = {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
-        equal = {peer for peer, head in heads.items() if head.root == self._ledger.root()}
+        equal = {peer for peer, head in self.heads.items() if head.root == self._ledger.root()}
         return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), self.nearest_work
-
-    def head_of(self, peer: wire.PeerId) -> wire.Head | None:
-        """Return the neighbour's last head, None when it has sent none yet."""
-        neighbour = self._neighbours.get(peer)
-        return neighbour.head if neighbour else None
 
     def _left_with_root(self) -> set[wire.PeerId]:
         """Return the neighbours that have left with the present root."""
@@ -155,6 +154,13 @@ class Synchroniser:
             return self._continue(peer, message, now_ms)
         raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
 
+    def cut_short(self) -> list[tuple[wire.PeerId, wire.Head]]:
+        """Return the neighbours whose last session ended at the horizon, once each, with their last heads."""
+        found = [(peer, head) for peer, head in self.heads.items() if self._neighbours[peer].is_cut]
+        for peer, _ in found:
+            self._neighbours[peer].is_cut = False
+        return found
+
     def count_records(self, peer: wire.PeerId, request: int, records: Sequence[bytes], now_ms: int) -> None:
         """Count records from ``peer`` towards its session if they answer the session's pull."""
         neighbour = self._neighbours.get(peer)
@@ -176,8 +182,7 @@ class Synchroniser:
             if neighbour.session is None or neighbour.session.in_flight is None:
                 continue
             silent_ms = now_ms - neighbour.heard_ms
-            is_over = now_ms - neighbour.asked_ms >= timings.ANSWER_MS_MAX
-            if is_over or silent_ms >= timings.REQUEST_TIMEOUT_MS:
+            if silent_ms >= timings.REQUEST_TIMEOUT_MS or now_ms - neighbour.asked_ms >= timings.ANSWER_MS_MAX:
                 self._end(neighbour, now_ms, is_failed=True)
             elif silent_ms >= timings.REQUEST_TIMEOUT_MS // 2 and not neighbour.is_asked_again:
                 neighbour.is_asked_again = True
@@ -210,11 +215,12 @@ class Synchroniser:
         assert session is not None
         session.close()
         neighbour.session = None
-        neighbour.mismatches = 0
+        neighbour.is_cut = session.is_cut and session.has_progressed and not is_failed
+        neighbour.mismatches = _MISMATCHES_BEFORE_SYNC if neighbour.is_cut else 0
         neighbour.has_skipped = session.skipped > 0
         # A lossy link breaks most long sessions, but each brings some records. That is no reason to rest longer.
         neighbour.failures = neighbour.failures + 1 if is_failed and not session.has_progressed else 0
-        rest_ms = timings.SYNC_REST_MS << min(neighbour.failures, 16)
+        rest_ms = 0 if neighbour.is_cut else timings.SYNC_REST_MS << min(neighbour.failures, 16)
         neighbour.rest_until_ms = now_ms + min(rest_ms, timings.SYNC_REST_MS_MAX)
         self.sessions_failed += is_failed
         self.sessions_completed += not is_failed

@@ -254,6 +254,17 @@ SESSIONS = (
         detector=Tests((_SYNCHRONISER_TESTS + _LEFT_LONG_AGO,)),
     ),
     Mutant(
+        name="sleepers-wait-for-heads",
+        breaks="a machine that slept fetches 64 rounds every four seconds, and never reaches a run that is faster",
+        edits=(Edit("protocol.node.node", "Node._tick", "self.sync.cut_short()", "()"),),
+        detector=Tests(
+            (
+                "tests/protocol/test_node.py::test_node__machine_that_slept_for_hundreds_of_rounds__"
+                "fetches_them_without_waiting_for_heads",
+            )
+        ),
+    ),
+    Mutant(
         name="horizon-of-a-frozen-node",
         breaks="the horizon follows nothing but the node's own next step",
         edits=(

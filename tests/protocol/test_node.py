@@ -20,16 +20,19 @@ from protocol.events import (
     TrainingSwitched,
     WorkerReady,
 )
+from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import Head, Message, Ping, Records, SpansRequest
-from tests.support.ledgers import seal
+from tests.support.ledgers import ledger_of, seal
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import (
     MANIFEST,
     X,
     Y,
+    ask,
     head_of,
     join,
     join_live,
+    next_request,
     node,
     own,
     pushed,
@@ -113,6 +116,22 @@ def test_node__switched_off_while_it_measures__publishes_that_step_and_starts_no
     )
     assert training.rest_ms() > timings.FLUSH_INTERVAL_MS  # no step is to be looked for
     assert training.handle(TrainingSwitched(is_on=True), 3_000)[:2] == start_effects(3)  # where the others are
+
+
+def test_node__machine_that_slept_for_hundreds_of_rounds__fetches_them_without_waiting_for_heads() -> None:
+    """A bug once: each 64 rounds began with two Heads, so 300 took 20 s, and a fast run was never reached again."""
+    long = small_manifest(steps=1_000, epoch_steps=1_000)
+    slept = node(manifest=long, records=[seal(long, 7, 0)], is_training=False)
+    join_live(slept, X)
+    full = ledger_of(long, [seal(long, 7, step) for step in range(300)])
+    assert ask(slept, X, full, 60_000) is None  # not before the second different Head
+    request: Request | None = ask(slept, X, full, 62_000)
+    for now_ms in range(62_000, 62_500, 50):
+        while request:
+            effects = [effect for part in answer(full, request) for effect in tell(slept, X, part, now_ms)]
+            request = next_request(effects)
+        request = next_request(slept.handle(Ticked(), now_ms))
+    assert slept.replica.ledger.updates == 300 and slept.sync.sessions_completed == 5
 
 
 def test_node__switched_off__has_no_work_and_is_finished_with_the_others() -> None:

@@ -27,6 +27,8 @@ def _stories() -> Iterator[Story]:
     yield from _pulled()
     yield from _one_goes_on()
     yield from _of_one_neighbour()
+    yield _followed("what a session brings moves the horizon: another follows", 10, 74, 138, 203)
+    yield _followed("spans wholly beyond the horizon are not looked at", 950, 1_000, 1_030, 1_500)
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, **config: Any) -> Story:
@@ -88,6 +90,16 @@ def _pulled() -> Iterator[Story]:
     told = Story("a session that began before the node was live has no horizon", LONG, is_training=False)
     told.tick(0).join(10, X, Y).until_pull(30, X, ledger_of(LONG, far)).same(40, Y)
     yield told.answer(50, X, ledger_of(LONG, far))
+
+
+def _followed(name: str, held: int, *steps: int) -> Story:
+    """A machine that slept: each session moves the horizon, but for the last one."""
+    told = relay(name, held=(seal(LONG, 1, held),))
+    full = ledger_of(LONG, [seal(LONG, 1, step) for step in (held, *steps)])
+    told.tell(2_000, X, head_of(full, step=9)).catch_up(4_000, X, full, step=9)
+    for now_ms in (4_050, 4_100):
+        told.tick(now_ms).answer(now_ms, X, full)
+    return told.tick(4_150)
 
 
 def _one_goes_on() -> Iterator[Story]:

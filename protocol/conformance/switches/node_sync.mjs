@@ -62,7 +62,7 @@ export const SWITCHES_OF_NODE_SYNC = [
       "page.is_last];\n    }\n  }\n\n  *#compareSpan",
       "true];\n    }\n  }\n\n  *#compareSpan",
     ],
-    ["8.4", "only slots that count by the own roster", "this.#ledger.roster.leaves(author, step) && "],
+    ["8.4", "only slots that count by the own roster", "missing = missing.filter((step) => this.#ledger.roster.leaves(author, step));"],
   ]),
   ...of("asking.mjs", "traces_sync.json", [
     ["8.4", "only spans that differ", "differing(this.#ledger.spans(), theirs.spans)", "differing([], theirs.spans)"],
@@ -165,7 +165,16 @@ export const SWITCHES_OF_NODE_SYNC = [
     ],
   ]),
   ...of("asking.mjs", "traces_horizon.json", [
-    ["8.4.5", "nothing beyond the horizon is asked for", " && step <= this.horizon"],
+    ["8.4.5", "nothing beyond the horizon is asked for", "missing.filter((step) => step <= this.horizon)", "missing"],
+    ["8.4", "cut: slots beyond the horizon", "this.isCut ||= missing.some((step) => step > this.horizon);"],
+    ["8.4", "cut: spans beyond it", "this.isCut = true;\n      else", "{}\n      else"],
+    ["8.4", "spans beyond it are looked at", "if (span * 1024 > this.horizon) this.isCut = true;\n      else if", "if"],
+  ]),
+  ...of("node_sync.mjs", "traces_horizon.json", [
+    ["8.4", "another session follows one that was cut", "each.isCut && each.head", "false"],
+    ["8.4", "only if it brought something", "session.isCut && session.hasProgressed", "session.isCut"],
+    ["8.4", "without a rest", "neighbour.isCut ? nowMs : nowMs +", "nowMs +"],
+    ["8.4", "without a second difference", "neighbour.isCut ? MISMATCHES_MIN : 0", "0"],
   ]),
   ...of("node_sync.mjs", "traces_steps.json", [
     ["8.4.6", "live from an equal Head on", "this.isLive = true;"],

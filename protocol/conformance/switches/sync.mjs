@@ -151,7 +151,7 @@ const ASKING = [
       "const unvoided = theirs.void.filter((step) => !own.get(step)?.isVoid);",
       "const unvoided = [];",
     ],
-    ["8.4", "slots that do not count are pulled", "this.#ledger.roster.leaves(author, step) && "],
+    ["8.4", "slots that do not count are pulled", "missing = missing.filter((step) => this.#ledger.roster.leaves(author, step));"],
     [
       "8.4",
       "pulled records pass another door",
@@ -193,7 +193,7 @@ const ASKING = [
       "const isAnswer = session?.number === request;",
       "const isAnswer = session !== null;",
     ],
-    ["8.4.5", "slots beyond the horizon are pulled", " && step <= this.horizon"],
+    ["8.4.5", "slots beyond the horizon are pulled", "missing.filter((step) => step <= this.horizon)", "missing"],
     ["8.4.6", "two sessions pull one slot", "yield* this.#pull(span, page, this.#taken);", "yield* this.#pull(span, page, new Set());"],
     ["8.4.6", "slots stay taken when a neighbour leaves", "this.#neighbours.get(from)?.session?.release();"],
     ["8.4.6", "live by a session that skipped something", " && !session.hasSkipped"],

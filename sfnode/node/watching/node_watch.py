@@ -92,7 +92,7 @@ class StatusDetails:
 
     def _compared(self, peer: PeerState, node: Node, names: Names) -> PeerState:
         """Return the state of a neighbour with what the core knows of its ledger."""
-        head = node.sync.head_of(peer.peer)
+        head = node.sync.heads.get(peer.peer)
         equal_s, own_updates = self._equal.get(peer.peer, (None, None))
         return replace(
             peer,
