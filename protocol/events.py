@@ -1,6 +1,6 @@
 """The events that the node core handles (past tense) and the effects that it asks for (imperative)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from protocol.crypto import Author
@@ -44,12 +44,12 @@ class MessageArrived:
 class EstimateFinished:
     """The worker measured the round that starts at ``step``.
 
-    ``was_delayed``: it did something else before, so that its time says nothing about what it can measure.
+    ``took_ms``: for this alone, if it did something else before; None: since it was asked.
     """
 
     step: int
     scalars: tuple[int, ...]
-    was_delayed: bool = False
+    took_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

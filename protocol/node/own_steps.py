@@ -117,7 +117,7 @@ class OwnSteps:
         if step != self.estimating:
             return []
         self.estimating, self.is_worker_free = None, True
-        self._clock.step_finished(self._turn.now_ms, is_measured=not measured.was_delayed)
+        self._clock.step_finished(self._turn.now_ms, is_measured=True, took_ms=measured.took_ms)
         ledger, author = self._replica.ledger, self._signer.author
         # SPEC 9.2.3, 9.2.4: during the measurement, a first neighbour may have come, or a record of its own for this
         # round or a later one, or the author table may have become full. A second payload would void the first.

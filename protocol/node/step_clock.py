@@ -72,10 +72,10 @@ class StepClock:
         """Use only steps after ``step`` from now on; -1 changes nothing."""
         self.next_step = max(self.next_step, step + self._round_steps if step >= 0 else 0)
 
-    def step_finished(self, now_ms: int, *, is_measured: bool) -> None:
-        """Go on to the next round after ``next_step`` was measured, skipped or lost."""
+    def step_finished(self, now_ms: int, *, is_measured: bool, took_ms: int | None = None) -> None:
+        """Go on to the next round after ``next_step`` was measured, in ``took_ms`` if known, or skipped, or lost."""
         if is_measured and self._started_ms is not None:
-            self.affordable.measured(now_ms - self._started_ms)
+            self.affordable.measured(now_ms - self._started_ms if took_ms is None else took_ms)
         self.next_step += self._round_steps
         self._ready_since_ms = now_ms
 

@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
@@ -28,6 +29,7 @@ _PLACEHOLDERS = {  # what a file begins with, in lower case, that stands in the 
     b"<html": _PAGE,
 }
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what follows a file's name while it is written
+WRITING_S = 600.0  # another command may be writing a file at this moment
 _BEGINNING_BYTES = 64
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # what FAT, and others that have no hard links, answer
 
@@ -58,7 +60,8 @@ def write_new(path: Path, pieces: Iterable[bytes], *, mode: int = 0o644) -> None
         raise _exists(path)
     with suppress(OSError):  # there is no such folder yet
         for left in os.listdir(path.parent):
-            if left.startswith(path.name) and _TEMPORARY.fullmatch(left[len(path.name) :]):
+            is_ours = left.startswith(path.name) and _TEMPORARY.fullmatch(left[len(path.name) :])
+            if is_ours and time.time() - path.with_name(left).lstat().st_mtime > WRITING_S:
                 path.with_name(left).unlink()
     _replace(path, pieces, mode, is_durable=True, is_new=True)
 

@@ -140,26 +140,26 @@ class Trainer:
             await self._open(session)
             await inbox.send(WorkerReady())
             self._served = jobs
-            was_delayed = self._statistics.worker_restarts > 0
             async for job in jobs:
                 # The trainer owns the job from here on: if anything fails, the node hears that its step is lost.
                 self.estimating = job.step if isinstance(job, StartEstimate) else None
                 if isinstance(job, Evaluate):
                     await self._evaluate(session, job)
                 else:
-                    await self._measure(session, job, inbox, was_delayed=was_delayed)
-                was_delayed = isinstance(job, Evaluate)
+                    await self._measure(session, job, inbox)
                 self.estimating = None  # not earlier: a cancellation while the event waits would lose it
         finally:
             self._served = None
             with trio.CancelScope(shield=True):
                 await session.aclose()
 
-    async def _measure(self, session: WorkerSession, job: StartEstimate, inbox: Inbox, *, was_delayed: bool) -> None:
+    async def _measure(self, session: WorkerSession, job: StartEstimate, inbox: Inbox) -> None:
+        started_s = trio.current_time()
         event = await self._estimate(session, job)
+        took_ms = int(1_000 * (trio.current_time() - started_s))
         if self.spent and isinstance(event, EstimateSkipped):
             await inbox.send(TrainingSwitched(is_on=False))  # before it: the next step would begin at once
-        await inbox.send(replace(event, was_delayed=was_delayed) if isinstance(event, EstimateFinished) else event)
+        await inbox.send(replace(event, took_ms=took_ms) if isinstance(event, EstimateFinished) else event)
 
     async def _open(self, session: WorkerSession) -> None:
         request = messages.OpenSession(manifest=self._signed.encode(), training=self._config, author=self._author)

@@ -195,6 +195,18 @@ def test_machine__others_measure_half_of_their_rounds__is_compared_with_whole_on
         assert made.chosen == ALL
 
 
+def test_machine__something_else_before_each_measurement__its_own_time_counts() -> None:
+    """A fault once: a slow node that evaluated before each of its steps measured everything, and missed most rounds."""
+    busy = StepClock(MANIFEST, B)
+    for step in range(3):
+        busy.hear(A, update(ALL), 1_000 * step)
+        assert busy.try_start({A: step}, 20_000 * step) is not None
+        busy.step_finished(20_000 * step + 15_000, is_measured=True, took_ms=1_000 if step < 2 else 8_000)
+        assert busy.affordable.chosen == ALL
+    busy.hear(A, update(ALL), 3_000)
+    assert busy.try_start({A: 3}, 60_000) is not None and busy.affordable.chosen == 2
+
+
 def test_machine__late_now_and_then__measures_everything() -> None:
     """A demo beside other work lost a seventh of its rows: a node that was late once measured less."""
     made = AffordableDirections(METHOD)

@@ -32,7 +32,7 @@ def _evaluate(monkeypatch: pytest.MonkeyPatch, out: Path, rows: Path) -> dict[st
     guide = (REPOSITORY / "docs" / "evaluate_export.md").read_text()
     (script,) = re.findall(r"```python\n(import json.*?)```", guide, re.S)
     monkeypatch.setattr(sys, "argv", ["evaluate.py", str(out), str(rows)])
-    made: dict[str, object] = {}
+    made: dict[str, object] = {}  # of a module, as the script has a function
     exec(script, made)
     return made
 
@@ -44,10 +44,11 @@ def _evaluate(monkeypatch: pytest.MonkeyPatch, out: Path, rows: Path) -> dict[st
         ((" a no", " a yes"), ("a no", "a yes")),
         ((" no", " yes"), (" No", "YES ")),
         ((" no", " yes"), ("0", "1")),
-        ((" 1", " 2"), ("1", "2")),
+        ((" no", " yes"), ("+0", "1,0")),
+        ((" 1", " 2"), ("1.0", "02")),
         ((" no", " No"), ("no", "No")),
     ],
-    ids=["one token", "a common beginning", "spaces and capitals", "digits", "numbers", "case alone"],
+    ids=["one token", "a common beginning", "spaces and capitals", "digits", "figures", "numbers", "case alone"],
 )
 def test_evaluate_export__script_of_the_guide__counts_what_sfnode_counts(
     words: tuple[str, ...],

@@ -208,7 +208,7 @@ async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
-        assert await bench.outcome(5) == EstimateFinished(step=5, scalars=(6,), was_delayed=True)
+        assert await bench.outcome(5) == EstimateFinished(step=5, scalars=(6,))
         (told,) = bench.told("evaluated")
         assert (told["step"], told["accuracy"], told["loss"], told["rows"]) == (5, 0.75, 0.25, 8)
         assert bench.trainer.statistics().accuracy == 0.75
@@ -259,8 +259,8 @@ async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(
         bench.jobs.send_nowait(Evaluate(step=0))  # the session has the other's update by now
         bench.estimate(1)
         assert [await bench.next() for _ in range(2)] == [
-            EstimateFinished(step=0, scalars=(1,), was_delayed=True),
-            EstimateFinished(step=1, scalars=(2,), was_delayed=True),
+            EstimateFinished(step=0, scalars=(1,)),
+            EstimateFinished(step=1, scalars=(2,)),
         ]
         kinds = [type(request) for request in bench.worker.requests]
         assert kinds == [OpenSession, EvaluateRequest, SetCoefficients, EstimateRequest, EstimateRequest]
@@ -297,7 +297,7 @@ async def test_trainer__worker_lost_in_an_estimate__loses_the_step_and_comes_bac
         bench.add_update(0)
         assert await bench.outcome(0) == EstimateLost(step=0)
         assert await bench.next() == WorkerReady()
-        assert await bench.outcome(1) == EstimateFinished(step=1, scalars=(2,), was_delayed=True)
+        assert await bench.outcome(1) == EstimateFinished(step=1, scalars=(2,))
         assert bench.trainer.statistics().worker_restarts == len(bench.told("worker_lost")) == 1
         assert len(bench.worker.asked(SetCoefficients)) == 2  # the new session starts from nothing
 
@@ -309,7 +309,7 @@ async def test_trainer__worker_lost_in_an_evaluation__loses_no_step(
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
         assert await bench.outcome(5) == WorkerReady()
-        assert await bench.next() == EstimateFinished(step=5, scalars=(6,), was_delayed=True)
+        assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
 
 
 async def test_trainer__worker_that_dies_again_and_again__is_tried_less_and_less_often(
@@ -365,7 +365,7 @@ async def test_trainer__worker_lost_before_it_measures__loses_the_step_and_comes
         assert await bench.outcome(0) == EstimateLost(step=0)
         assert await bench.next() == WorkerReady()
         assert len(bench.worker.asked(OpenSession)) == 2 + is_opening
-        assert await bench.outcome(1) == EstimateFinished(step=1, scalars=(2,), was_delayed=True)
+        assert await bench.outcome(1) == EstimateFinished(step=1, scalars=(2,))
         assert bench.trainer.statistics().trouble == ""
 
 
@@ -377,7 +377,7 @@ async def test_trainer__evaluation_fails_in_numbers__is_skipped_and_the_next_ste
         await bench.next()
         bench.add_update(0)
         bench.jobs.send_nowait(Evaluate(step=5))
-        assert await bench.outcome(5) == EstimateFinished(step=5, scalars=(6,), was_delayed=True)
+        assert await bench.outcome(5) == EstimateFinished(step=5, scalars=(6,))
         assert bench.told("evaluation_skipped")[0]["reason"] == "the loss is not finite"
         assert bench.trainer.statistics().worker_restarts == 0
 

@@ -15,14 +15,13 @@ from protocol.crypto import Author
 from protocol.events import Event, PeerJoined, PeerLeft
 from protocol.ledger import Ledger
 from protocol.wire import PeerId
-from sfnode.network import MappingReport, MemoryState, Network, handshake
+from sfnode.network import MappingReport, MemoryState, Network
 from sfnode.reporter import Reporter, format_seconds
 from sfnode.status import ADMITTED, News, Status, admission_of
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX = 8
 _AGENT = re.compile(r"sfnode/(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
-_DOUBLES = 8  # a node that starts may meet some neighbours that dial it at the same moment
 _REPORTS_MAX = 3  # of one life: a neighbour can claim any number
 
 
@@ -110,32 +109,22 @@ class AdmissionNews:
 
 
 class KeyCopyNews:
-    """Reports, once for each sign of it, that another node seems to run with this node's key."""
+    """Reports once that another node seems to run with this node's key: only who has it can make a slot void."""
 
     def __init__(self, reporter: Reporter, own: Author) -> None:
         self._reporter, self._own = reporter, own
-        self._doubles = 0  # sessions in a row that ended because the neighbour has a newer one with this key
         self._void_slots = 0
-
-    def hear(self, event: Event) -> None:
-        if isinstance(event, PeerLeft):
-            self._doubles = self._doubles + 1 if event.reason.endswith(f": {handshake.DUPLICATE}") else 0
 
     def look(self, ledger: Ledger) -> None:
         has_new, self._void_slots = ledger.void_slots > self._void_slots, ledger.void_slots
         if has_new:
             found = (ledger.slots.bucket(span, self._own) for span in ledger.slots.spans())
             if any(bucket and bucket.void for bucket in found):
-                self._warn("two updates of this node's key for one step are in the ledger")
-        if self._doubles >= _DOUBLES:
-            self._warn("one neighbour after the other says that it has a newer session with this node's key")
-
-    def _warn(self, sign: str) -> None:
-        text = (
-            f"{sign}: another node seems to run, or to have run, with a copy of the key. Stop one of the two, since "
-            "each voids the other's updates"
-        )
-        self._reporter.event_once(logging.WARNING, "key_copy", text)
+                text = (
+                    "two updates of this node's key for one step are in the ledger: another node seems to run, or to "
+                    "have run, with a copy of the key. Stop one of the two, since each voids the other's updates"
+                )
+                self._reporter.event_once(logging.WARNING, "key_copy", text)
 
 
 class NewerVersions:

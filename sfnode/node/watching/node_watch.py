@@ -130,7 +130,6 @@ class NodeWatch:
 
     def hear(self, event: Event) -> None:
         self._details.hear(event, self._life.node)
-        self._copy_news.hear(event)
 
     async def run(self, scope: trio.CancelScope) -> None:
         """Look until cancelled. Cancel ``scope`` at the end of the run if the config says so.
