@@ -133,7 +133,7 @@ SESSIONS = (
             Edit(
                 _SYNCHRONISER,
                 "Synchroniser.tick",
-                "if is_over or silent_ms >= timings.REQUEST_TIMEOUT_MS:",
+                "if silent_ms >= timings.REQUEST_TIMEOUT_MS or now_ms - neighbour.asked_ms >= timings.ANSWER_MS_MAX:",
                 "if False:",
             ),
         ),
