@@ -10,13 +10,13 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 42_466,  # who counts as at work; payloads of one hash; lost ledgers, killed writes, threads, bad calls
-    "exported_names": 454,  # Basis: each tensor of a dense core has a U of its own
+    "lines": 42_664,  # addresses of a LAN, silent connections, copies of a key, other releases, killed inits, sleepers
+    "exported_names": 449,
     "init_lines": 509,  # Basis; five of them for each face that imports late, so that commands start at once
     "import_share": 7.98,  # four import lines more, for files split at what people look for, of 115 lines fewer
     "small_helpers_per_kloc": 0.3,
     "dataclasses_per_kloc": 5.94,  # as many as before, on fewer lines
-    "dialect_lines_per_kloc": 1.5,
+    "dialect_lines_per_kloc": 1.4,
     "data_directory_functions": 4,
     "names_with_two_meanings": 0,
     "commands_elsewhere": 0,
