@@ -350,7 +350,12 @@ export class Node {
     if (liar !== null) this.#drop(liar, null);
     for (const peer of this.sync.peersDueForHead(this.#nowMs)) this.#sendHead(peer);
     this.#send(this.sync.tick(this.#nowMs));
-    for (const [peer, head] of this.sync.cutShort()) this.#takeHead(peer, head);
+    const moved = (this.#limits.STEPS_AHEAD_MAX / 2) * this.#run.manifest.method.local_steps;
+    for (const [peer, head, step] of this.sync.cutShort()) {
+      if (this.#pulledHorizon(head.step) < step + moved) continue;
+      this.sync.goOn(peer);
+      this.#takeHead(peer, head);
+    }
     this.#effects.push(...this.snapshots.tick(this.#frontier(), this.#nowMs));
   }
 

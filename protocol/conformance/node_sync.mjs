@@ -151,20 +151,30 @@ export class Synchroniser {
     const { session } = neighbour;
     session.release();
     neighbour.session = null;
-    neighbour.isCut = session.isCut && session.hasProgressed && !isFailed;
-    neighbour.mismatches = neighbour.isCut ? MISMATCHES_MIN : 0;
+    neighbour.mismatches = 0;
+    neighbour.cutAt = session.isCut && !isFailed ? session.horizon : null;
     neighbour.hasSkipped = session.hasSkipped;
     neighbour.failures = isFailed && !session.hasProgressed ? neighbour.failures + 1 : 0;
     const { SYNC_REST_MS: least, SYNC_REST_MS_MAX: most } = this.#limits;
-    neighbour.restUntilMs = neighbour.isCut ? nowMs : nowMs + Math.min(least * 2 ** neighbour.failures, most);
+    neighbour.restUntilMs = nowMs + Math.min(least * 2 ** neighbour.failures, most);
     this.isLive ||= !isFailed && !session.hasSkipped; // SPEC 8.4.6
   }
 
-  /** SPEC 8.4: whose last session ended at the horizon. List of [peer, head]. */
+  /** SPEC 8.4: whose last session ended at a horizon. List of [peer, head, horizon]. */
   cutShort() {
-    const found = [...this.#neighbours].filter(([, each]) => each.isCut && each.head);
-    for (const [, each] of found) each.isCut = false;
-    return found.map(([peer, { head }]) => [peer, head]);
+    const found = [...this.#neighbours].filter(([, { cutAt }]) => typeof cutAt === "number");
+    return found.map(([peer, neighbour]) => {
+      const { head, cutAt } = neighbour;
+      neighbour.cutAt = null;
+      return [peer, head, cutAt];
+    });
+  }
+
+  /** Its next head begins a session. */
+  goOn(peer) {
+    const neighbour = this.#neighbours.get(peer);
+    neighbour.mismatches = MISMATCHES_MIN;
+    neighbour.restUntilMs = 0;
   }
 
   /** Records came, under this request number. */

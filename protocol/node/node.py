@@ -7,7 +7,7 @@ The core owns the replica, the flood, the sync sessions and the step clock. It u
 from collections import Counter
 from typing import assert_never
 
-from protocol import events, timings
+from protocol import events, limits, timings
 from protocol.crypto import Signer, hashing
 from protocol.errors import Reject
 from protocol.node.end_of_run import EndOfRun
@@ -186,7 +186,9 @@ class Node:
         for peer in self.sync.peers_due_for_head(now_ms):
             self._send_head(peer)
         self.turn.do(self.sync.tick(now_ms))
-        for peer, head in self.sync.cut_short():  # a machine that slept fetches 64 rounds after the other
+        far = limits.STEPS_AHEAD_MAX // 2 * self.replica.manifest.method.local_steps
+        cut = self.sync.cut_short(lambda head, step: (self.turn.horizon(head.step) or 0) >= step + far)
+        for peer, head in cut:  # a machine that slept fetches 64 rounds after the other
             self._receive_head(peer, head)
         self.turn.do(self.snapshots.tick(self.turn.frontier() if self.replica.is_summed else None, now_ms))
 

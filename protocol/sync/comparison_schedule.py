@@ -1,6 +1,6 @@
 """Decides which neighbour to compare ledgers with, and when: sessions, rests, time limits (SPEC 8.4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -27,7 +27,7 @@ class _Neighbour:
     mismatches: int = 0
     failures: int = 0  # sessions in a row that brought nothing
     has_skipped: bool = False  # the last session left something to others
-    is_cut: bool = False  # what the last session brought has moved the horizon, and the neighbour holds more
+    cut_at: int | None = None  # the horizon at which the last session ended, although the neighbour holds more
 
 
 class Synchroniser:
@@ -74,10 +74,8 @@ class Synchroniser:
         return min((head.work_distance for head in self.heads.values()), default=None)
 
     def agreement(self) -> tuple[int, int, int | None]:
-        """Compare the neighbours' last heads with this ledger.
-
-        Return how many neighbours have the same root, those that left with it included; how many have another one, or
-        have sent no head yet; and the least work distance in a head, None without any head.
+        """Return how many neighbours have this ledger's root, those that left with it included; how many have another
+        one, or have sent no head yet; and the least work distance in a head, None without any head.
         """
         equal = {peer for peer, head in self.heads.items() if head.root == self._ledger.root()}
         return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), self.nearest_work
@@ -154,11 +152,14 @@ class Synchroniser:
             return self._continue(peer, message, now_ms)
         raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
 
-    def cut_short(self) -> list[tuple[wire.PeerId, wire.Head]]:
-        """Return the neighbours whose last session ended at the horizon, once each, with their last heads."""
-        found = [(peer, head) for peer, head in self.heads.items() if self._neighbours[peer].is_cut]
-        for peer, _ in found:
-            self._neighbours[peer].is_cut = False
+    def cut_short(self, has_moved: Callable[[wire.Head, int], bool]) -> list[tuple[wire.PeerId, wire.Head]]:
+        """Return the last heads of those whose last session ended at a horizon that ``has_moved``: each begins one."""
+        found: list[tuple[wire.PeerId, wire.Head]] = []
+        for peer, each in self._neighbours.items():
+            step, each.cut_at = each.cut_at, None
+            if step is not None and each.head and has_moved(each.head, step):
+                each.mismatches, each.rest_until_ms = _MISMATCHES_BEFORE_SYNC, 0
+                found.append((peer, each.head))
         return found
 
     def count_records(self, peer: wire.PeerId, request: int, records: Sequence[bytes], now_ms: int) -> None:
@@ -214,13 +215,12 @@ class Synchroniser:
         session = neighbour.session
         assert session is not None
         session.close()
-        neighbour.session = None
-        neighbour.is_cut = session.is_cut and session.has_progressed and not is_failed
-        neighbour.mismatches = _MISMATCHES_BEFORE_SYNC if neighbour.is_cut else 0
+        neighbour.session, neighbour.mismatches = None, 0
         neighbour.has_skipped = session.skipped > 0
+        neighbour.cut_at = session.horizon_step if session.is_cut and not is_failed else None
         # A lossy link breaks most long sessions, but each brings some records. That is no reason to rest longer.
         neighbour.failures = neighbour.failures + 1 if is_failed and not session.has_progressed else 0
-        rest_ms = 0 if neighbour.is_cut else timings.SYNC_REST_MS << min(neighbour.failures, 16)
+        rest_ms = timings.SYNC_REST_MS << min(neighbour.failures, 16)
         neighbour.rest_until_ms = now_ms + min(rest_ms, timings.SYNC_REST_MS_MAX)
         self.sessions_failed += is_failed
         self.sessions_completed += not is_failed

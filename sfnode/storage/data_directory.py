@@ -13,7 +13,7 @@ from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from protocol.state import Replica
 from sfnode.storage.control_files import ControlFiles, EndFile
-from sfnode.storage.disk import WRITING_S, os_errors, read_bytes, write_durably
+from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import EvaluationsFile, GainFile
 from sfnode.storage.exclusive_folder import LOCK_FILE, ExclusiveFolder
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
@@ -32,6 +32,7 @@ _END_FILE = "end.json"
 _INVITED_FILE = "invited.json"
 STAGED = re.compile(r"\.import-[a-z0-9_]{8}$")  # at the end of a directory's name: `log import` is making it
 _TEMPORARY = re.compile(r".+\.[0-9a-f]{16}\.tmp")  # `disk.write_durably` is writing it, or was killed
+_WRITING_S = 600.0  # a command may be writing to a node's directory when the node starts
 # Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
 _MORE_NAMES = re.compile(
     r"ledger\.sqlite3-\w+|paused|stop|web\.token|halt\.json|halt-snapshot\.bin|"
@@ -118,7 +119,7 @@ class DataDirectory(ExclusiveFolder):
         """Remove the temporary files that killed writes have left. Call it with the lock; what cannot go stays."""
         with suppress(OSError):
             for path in self.path.iterdir():
-                if _TEMPORARY.fullmatch(path.name) and time.time() - path.lstat().st_mtime > WRITING_S:
+                if _TEMPORARY.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _WRITING_S:
                     path.unlink()
 
     def remove(self) -> None:

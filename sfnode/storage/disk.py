@@ -8,12 +8,13 @@ import re
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_BYTES_MAX
@@ -28,8 +29,7 @@ _PLACEHOLDERS = {  # what a file begins with, in lower case, that stands in the 
     b"<!doctype html": _PAGE,
     b"<html": _PAGE,
 }
-_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what follows a file's name while it is written
-WRITING_S = 600.0  # another command may be writing a file at this moment
+_TEMPORARY = re.compile(r"\.([0-9a-f]{8})[0-9a-f]{8}\.tmp")  # follows a file's name while a process writes it
 _BEGINNING_BYTES = 64
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # what FAT, and others that have no hard links, answer
 
@@ -60,8 +60,8 @@ def write_new(path: Path, pieces: Iterable[bytes], *, mode: int = 0o644) -> None
         raise _exists(path)
     with suppress(OSError):  # there is no such folder yet
         for left in os.listdir(path.parent):
-            is_ours = left.startswith(path.name) and _TEMPORARY.fullmatch(left[len(path.name) :])
-            if is_ours and time.time() - path.with_name(left).lstat().st_mtime > WRITING_S:
+            found = _TEMPORARY.fullmatch(left.removeprefix(path.name))
+            if found and not psutil.pid_exists(int(found[1], 16)):
                 path.with_name(left).unlink()
     _replace(path, pieces, mode, is_durable=True, is_new=True)
 
@@ -77,7 +77,7 @@ def _exists(path: Path) -> OperatorError:
 
 def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool, is_new: bool = False) -> None:
     # If others may write in the folder, they could place a file or a link under a predictable name.
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid():08x}{secrets.token_hex(4)}.tmp")
     try:
         if is_durable:
             path.parent.mkdir(parents=True, exist_ok=True)

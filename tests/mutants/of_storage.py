@@ -64,7 +64,7 @@ STORAGE = (
     Mutant(
         name="name-that-can-be-foreseen",
         breaks="a key is written through a file that others have put there, in a folder that they can write",
-        edits=(Edit("sfnode.storage.disk", "_replace", "{secrets.token_hex(8)}", "{os.getpid()}"),),
+        edits=(Edit("sfnode.storage.disk", "_replace", "{os.getpid():08x}{secrets.token_hex(4)}", "{os.getpid()}"),),
         detector=Tests(
             (
                 "tests/storage/test_disk.py::"

@@ -88,11 +88,10 @@ def test_write_new__file_system_has_no_links__is_written(tmp_path: Path, monkeyp
 
 def test_write_new__earlier_try_was_killed__removes_what_it_has_left(tmp_path: Path) -> None:
     """A key, say, which nobody uses. Another command may be writing at this moment."""
-    left, now = "my.key.0123456789abcdef.tmp", "my.key.fedcba9876543210.tmp"
-    others = {"my.key.old.tmp", "a.my.key.0123456789abcdef.tmp", now}
+    left = "my.key.7fffffff89abcdef.tmp"  # of a process that is no more
+    others = {"my.key.old.tmp", "a.my.key.7fffffff89abcdef.tmp", f"my.key.{os.getpid():08x}89abcdef.tmp"}
     for name in (left, *others):
         (tmp_path / name).touch()
-        os.utime(tmp_path / name, None if name == now else (0, 0))
     write_new(tmp_path / "my.key", [b"key"])
     assert {path.name for path in tmp_path.iterdir()} == {"my.key", *others}
 

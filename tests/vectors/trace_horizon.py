@@ -29,6 +29,8 @@ def _stories() -> Iterator[Story]:
     yield from _of_one_neighbour()
     yield _followed("what a session brings moves the horizon: another follows", 10, 74, 138, 203)
     yield _followed("spans wholly beyond the horizon are not looked at", 950, 1_000, 1_030, 1_500)
+    yield _followed("a session moves the horizon by 32 rounds: another follows", 10, 42, 500)
+    yield _followed("a session moves the horizon by 31 rounds: none follows", 10, 41, 500)
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, **config: Any) -> Story:

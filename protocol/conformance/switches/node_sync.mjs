@@ -171,10 +171,13 @@ export const SWITCHES_OF_NODE_SYNC = [
     ["8.4", "spans beyond it are looked at", "if (span * 1024 > this.horizon) this.isCut = true;\n      else if", "if"],
   ]),
   ...of("node_sync.mjs", "traces_horizon.json", [
-    ["8.4", "another session follows one that was cut", "each.isCut && each.head", "false"],
-    ["8.4", "only if it brought something", "session.isCut && session.hasProgressed", "session.isCut"],
-    ["8.4", "without a rest", "neighbour.isCut ? nowMs : nowMs +", "nowMs +"],
-    ["8.4", "without a second difference", "neighbour.isCut ? MISMATCHES_MIN : 0", "0"],
+    ["8.4", "another session follows one that was cut", 'typeof cutAt === "number"', "false"],
+    ["8.4", "without a rest", "    neighbour.restUntilMs = 0;\n"],
+    ["8.4", "without a second difference", "    neighbour.mismatches = MISMATCHES_MIN;\n"],
+  ]),
+  ...of("node_core.mjs", "traces_horizon.json", [
+    ["8.4", "if the horizon has moved by 32 rounds", "      if (this.#pulledHorizon(head.step) < step + moved) continue;\n"],
+    ["8.4", "33 rounds", "(this.#limits.STEPS_AHEAD_MAX / 2)", "(this.#limits.STEPS_AHEAD_MAX / 2 + 1)"],
   ]),
   ...of("node_sync.mjs", "traces_steps.json", [
     ["8.4.6", "live from an equal Head on", "this.isLive = true;"],
