@@ -28,6 +28,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="sf-")
+    os.chmod(tempfile.tempdir, 0o711)  # another user plants files in what tests make there
 
     @atexit.register
     def _remove_temporary_files(made: str = tempfile.tempdir, by: int = os.getpid()) -> None:
