@@ -47,7 +47,7 @@ STORAGE = (
         name="reservation-not-durable",
         breaks="a reservation is written and not synced: a power cut takes it back",
         edits=(Edit("tests.simulation.disk", "Disk.reserve", "    self._sync()\n", ""),),
-        detector=Simulation("estimated twice"),
+        detector=Simulation("estimated twice", first=200),
     ),
     Mutant(
         name="horizon-at-replay",
