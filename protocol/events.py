@@ -44,7 +44,7 @@ class MessageArrived:
 class EstimateFinished:
     """The worker measured the round that starts at ``step``.
 
-    ``took_ms``: for this alone, if it did something else before; None: since it was asked.
+    ``took_ms``: for this alone, as it may have done something else before; None: all the time since it was asked.
     """
 
     step: int

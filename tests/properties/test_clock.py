@@ -198,7 +198,7 @@ class ClockMachine(RuleBasedStateMachine):
                 return
             self.asked_ms = None
             if self.clock.try_start(self.highest, self.now_ms) is None:
-                self.now_ms += max(timings.STEP_WAIT_MS_MAX, self._grace_ms())
+                self.now_ms += timings.STEP_WAIT_MS_MAX
                 assert self.clock.try_start(self.highest, self.now_ms) is not None or self.clock.is_finished
             self.clock.step_finished(self.now_ms, is_measured=True)
 
