@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from protocol import timings
 from protocol.ledger import Ledger
 from protocol.limits import WORK_DISTANCE_MAX
+from protocol.node.authors_at_work import AuthorsAtWork
 from protocol.node.node_config import NodeConfig
-from protocol.node.step_clock import StepClock
 from protocol.sync import Synchroniser
 
 
@@ -38,10 +38,10 @@ class Ending:
 class EndOfRun:
     """Keeps this node's distance to work, and how long it has waited for others, for the node core."""
 
-    def __init__(self, ledger: Ledger, clock: StepClock, sync: Synchroniser, config: NodeConfig) -> None:
+    def __init__(self, ledger: Ledger, authors: AuthorsAtWork, sync: Synchroniser, config: NodeConfig) -> None:
         self.ending = Ending()
         self._ledger = ledger
-        self._clock = clock
+        self._authors = authors
         self._sync = sync
         self._expects_peers = config.expects_peers
         self._told = 0  # the distance last sent to all neighbours, and when
@@ -59,7 +59,7 @@ class EndOfRun:
             self.ending, self._finished_ms = Ending(), None if has_work else self._finished_ms
             return
         equal, differing, nearest = self._sync.agreement()
-        awaited = len(self._clock.awaited(self._ledger.authors(), now_ms))
+        awaited = len(self._authors.awaited(self._ledger.authors(), now_ms))
         is_held = bool(awaited or differing)
         # One more than the nearest neighbour's distance. It does not rise without a head, nor above 1 while anything is
         # missing: this node has no work itself, and a lone author waits for a neighbour that says 0 (SPEC 9.1.4).

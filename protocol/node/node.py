@@ -42,7 +42,7 @@ class Node:
         self.clock = StepClock(manifest, signer.author)
         self.sync = Synchroniser(replica.ledger, config.first_request)
         self.snapshots = Snapshots(replica, signer, config, self.sync)
-        self.end = EndOfRun(replica.ledger, self.clock, self.sync, config)
+        self.end = EndOfRun(replica.ledger, self.clock.authors, self.sync, config)
         self.mismatch = Mismatch(replica)
         self.rejected: Counter[str] = Counter()
         self._has_met = False  # the authors who were at work before it came
@@ -92,7 +92,7 @@ class Node:
                 assert_never(event)
         if not self._has_met and (self.sync.is_live or self.snapshots.may_train()):
             self._has_met = True
-            self.clock.meet(self.replica.ledger.authors(), self.sync.head_step, now_ms)
+            self.clock.authors.meet(self.replica.ledger.authors(), self.sync.head_step, now_ms)
         own_steps.start_if_due()
         is_head = isinstance(event, events.MessageArrived) and isinstance(event.message, Head)
         if is_head or isinstance(event, events.Ticked):

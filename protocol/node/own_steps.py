@@ -54,7 +54,7 @@ class OwnSteps:
             return self.estimating is None
         if self.may_contribute() or not (self._sync.is_live or self._sync.peers == 0):
             return False
-        return self._clock.is_run_over(self._replica.ledger.authors(), self._turn.now_ms)
+        return self._clock.authors.is_run_over(self._replica.ledger.authors(), self._turn.now_ms)
 
     @property
     def is_waiting(self) -> bool:

@@ -32,11 +32,17 @@ class Turn:
         self.effects.extend(effects)
 
     def frontier(self) -> int:
-        """Return how far the run is: the lower median of the other authors' highest steps (`StepClock.frontier`)."""
-        return self.clock.frontier(self.replica.ledger.authors(), self.now_ms)
+        """Return how far the run is: the lower median of the steps of the authors at work."""
+        return self.clock.authors.frontier(self.replica.ledger.authors(), self.now_ms)
 
     def horizon(self, asked_step: int | None = None) -> int | None:
         """Return the last step acceptable now; None while catching up, when every step lies ahead (SPEC 7.3.3)."""
         if not self.sync.is_live:
             return None
-        return self.clock.horizon(self.replica.ledger.authors(), self.now_ms, self.sync.head_step, asked_step)
+        return self.clock.authors.horizon(
+            self.replica.ledger.authors(),
+            self.now_ms,
+            own_step=self.clock.next_step,
+            neighbours=self.sync.head_step,
+            asked_step=asked_step,
+        )

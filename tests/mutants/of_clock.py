@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _NODE, _CLOCK, _END = "protocol.node.node", "protocol.node.step_clock", "protocol.node.end_of_run"
+_AUTHORS = "protocol.node.authors_at_work"
 _INTAKE, _OWN = "protocol.node.intake", "protocol.node.own_steps"
 
 
@@ -21,7 +22,7 @@ CLOCK = (
     Mutant(
         name="jumps-to-the-foremost",
         breaks="the frontier is the highest step of any author: one key drags everybody along",
-        edits=(Edit(_CLOCK, "StepClock._round_of", "median_low(steps)", "max(steps)"),),
+        edits=(Edit(_AUTHORS, "AuthorsAtWork._round_of", "median_low(steps)", "max(steps)"),),
         detector=Tests(
             ("tests/protocol/test_clock.py::test_clock__one_of_two_others_runs_ahead__does_not_drag_this_node_along",)
         ),
@@ -29,7 +30,7 @@ CLOCK = (
     Mutant(
         name="one-who-goes-on-leads-those-who-rest",
         breaks="authors who have been silent for a minute do not count: one key ends the run for them",
-        edits=(Edit(_CLOCK, "StepClock._recent_steps", "met if heard and 2 * len(heard) <= len(met) else ", ""),),
+        edits=(Edit(_AUTHORS, "AuthorsAtWork._recent_steps", "met if heard and 2 * len(heard) <= len(met) else ", ""),),
         detector=Tests(
             (
                 "tests/protocol/test_clock.py::"
@@ -128,7 +129,7 @@ CLOCK = (
     Mutant(
         name="jump-off-the-grid-of-rounds",
         breaks="the frontier is not rounded down to the first step of a round",
-        edits=(Edit(_CLOCK, "StepClock._round_of", "middle - middle % self._round_steps", "middle + 1"),),
+        edits=(Edit(_AUTHORS, "AuthorsAtWork._round_of", "middle - middle % self._round_steps", "middle + 1"),),
         detector=Simulation("step_alignment"),
     ),
 )
@@ -151,7 +152,7 @@ END = (
     Mutant(
         name="last-rounds-are-not-awaited",
         breaks="an author at work whose connection is down for a moment is left behind",
-        edits=(Edit(_END, "EndOfRun.look", "len(self._clock.awaited(self._ledger.authors(), now_ms))", "0"),),
+        edits=(Edit(_END, "EndOfRun.look", "len(self._authors.awaited(self._ledger.authors(), now_ms))", "0"),),
         detector=Tests((f"{_END_TESTS}end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_silent",)),
     ),
     Mutant(

@@ -250,7 +250,7 @@ SESSIONS = (
     Mutant(
         name="horizon-of-authors-who-left",
         breaks="once all are silent, what is asked for ends 64 rounds after a majority that left, below what is held",
-        edits=(Edit("protocol.node.step_clock", "StepClock.horizon", "max(asked_step, ", "min(asked_step, "),),
+        edits=(Edit("protocol.node.authors_at_work", "AuthorsAtWork.horizon", "max(asked_step, ", "min(asked_step, "),),
         detector=Tests((_SYNCHRONISER_TESTS + _LEFT_LONG_AGO,)),
     ),
     Mutant(
@@ -269,10 +269,10 @@ SESSIONS = (
         breaks="the horizon follows nothing but the node's own next step",
         edits=(
             Edit(
-                "protocol.node.step_clock",
-                "StepClock.horizon",
-                "max(self._round_of(heard or self._other_steps(highest) or [0]), self.next_step, neighbours) + ahead",
-                "self.next_step",
+                "protocol.node.authors_at_work",
+                "AuthorsAtWork.horizon",
+                "max(self._round_of(heard or self._other_steps(highest) or [0]), own_step, neighbours) + ahead",
+                "own_step",
             ),
         ),
         detector=Simulation("no agreement"),

@@ -170,16 +170,16 @@ def test_clock__one_of_two_others_runs_ahead__does_not_drag_this_node_along() ->
     honest = clock(next_step=10)
     honest.hear(A, ONE, 0)
     honest.hear(B, ONE, 0)
-    assert honest.frontier({OWN: 9, A: 9, B: 39}, 0) == 9
+    assert honest.authors.frontier({OWN: 9, A: 9, B: 39}, 0) == 9
     assert honest.try_start({OWN: 9, A: 9, B: 39}, 0) == 10
 
 
 def test_frontier__authors_silent_for_long__do_not_count_while_others_are_heard() -> None:
     listening = clock()
     listening.hear(A, ONE, 100_000)
-    assert listening.frontier({A: 30, B: 3, C: 3}, 100_000) == 30
-    assert listening.frontier({A: 30, B: 3, C: 3}, 100_000 + 60_000) == 30
-    assert listening.frontier({A: 30, B: 3, C: 3}, 100_001 + 60_000) == 3  # nobody was heard: all count
+    assert listening.authors.frontier({A: 30, B: 3, C: 3}, 100_000) == 30
+    assert listening.authors.frontier({A: 30, B: 3, C: 3}, 100_000 + 60_000) == 30
+    assert listening.authors.frontier({A: 30, B: 3, C: 3}, 100_001 + 60_000) == 3  # nobody was heard: all count
 
 
 def test_frontier__one_goes_on_while_the_others_rest__takes_nobody_along_for_ten_minutes() -> None:
@@ -189,25 +189,25 @@ def test_frontier__one_goes_on_while_the_others_rest__takes_nobody_along_for_ten
         resting.hear(author, ONE, 0)
     resting.hear(C, ONE, 61_000)
     highest = {A: 9, B: 9, C: 39}
-    assert resting.frontier(highest, 61_000) == 9
+    assert resting.authors.frontier(highest, 61_000) == 9
     resting.hear(C, ONE, 599_000)
-    assert resting.frontier(highest, timings.MET_MS_MIN) == 9
-    assert resting.frontier(highest, timings.MET_MS_MIN + 1) == 39
+    assert resting.authors.frontier(highest, timings.MET_MS_MIN) == 9
+    assert resting.authors.frontier(highest, timings.MET_MS_MIN + 1) == 39
 
 
 def test_frontier__newcomer_hears_one_author_first__the_others_that_it_met_count() -> None:
     new = clock()
     highest = {A: 9, B: 9, C: 39}
     new.hear(C, ONE, 0)
-    assert new.frontier(highest, 0) == 39
-    new.meet(highest, 9, 0)
-    assert new.frontier(highest, 0) == 9
+    assert new.authors.frontier(highest, 0) == 39
+    new.authors.meet(highest, 9, 0)
+    assert new.authors.frontier(highest, 0) == 9
 
 
 def test_frontier__between_rounds__is_rounded_down_to_one() -> None:
-    assert clock(local_steps=4).frontier({A: 8}, 0) == 8
-    assert clock(local_steps=4).frontier({A: 11}, 0) == 8
-    assert clock().frontier({}, 0) == clock().frontier({OWN: 30}, 0) == 0
+    assert clock(local_steps=4).authors.frontier({A: 8}, 0) == 8
+    assert clock(local_steps=4).authors.frontier({A: 11}, 0) == 8
+    assert clock().authors.frontier({}, 0) == clock().authors.frontier({OWN: 30}, 0) == 0
 
 
 @pytest.mark.parametrize(("step", "expected"), [(-1, 0), (0, 2), (6, 8), (38, 40)])
@@ -232,12 +232,12 @@ def test_run_is_over__most_of_those_heard_of_have_done_the_last_round__whatever_
     watching = clock(local_steps=2)
     watching.hear(A, ONE, 0)
     watching.hear(B, ONE, 0)
-    assert not watching.is_run_over({A: 38, B: 36, C: 38}, 0)  # one alone does not end the run
-    assert watching.is_run_over({A: 38, B: 38, C: 4}, 0)
-    assert watching.is_run_over({A: 38, B: 36}, 60_001)  # all are silent
-    assert not watching.is_run_over({A: 36, B: 36}, 60_001)
-    assert not clock().is_run_over({OWN: 39}, 0) and not clock().is_run_over({OWN: 39, A: 3}, 0)
-    assert not clock().is_run_over({}, 0)
+    assert not watching.authors.is_run_over({A: 38, B: 36, C: 38}, 0)  # one alone does not end the run
+    assert watching.authors.is_run_over({A: 38, B: 38, C: 4}, 0)
+    assert watching.authors.is_run_over({A: 38, B: 36}, 60_001)  # all are silent
+    assert not watching.authors.is_run_over({A: 36, B: 36}, 60_001)
+    assert not clock().authors.is_run_over({OWN: 39}, 0) and not clock().authors.is_run_over({OWN: 39, A: 3}, 0)
+    assert not clock().authors.is_run_over({}, 0)
 
 
 def test_clock__others_have_finished__late_comer_does_the_last_round_only() -> None:
@@ -249,17 +249,17 @@ def test_awaited__authors_at_work__until_their_last_round_or_for_four_of_their_i
     for now_ms in (0, 30_000):
         waiting.hear(A, ONE, now_ms)
     waiting.hear(B, ONE, 30_000)  # heard of once: as slow as the slowest
-    assert waiting.awaited({A: 4, B: 4, C: 4, OWN: 38}, 30_000 + 4 * 30_000) == [A, B]
-    assert waiting.awaited({A: 38, B: 4}, 150_000) == [B]
-    assert waiting.awaited({A: 4, B: 4}, 150_001) == []
+    assert waiting.authors.awaited({A: 4, B: 4, C: 4, OWN: 38}, 30_000 + 4 * 30_000) == [A, B]
+    assert waiting.authors.awaited({A: 38, B: 4}, 150_000) == [B]
+    assert waiting.authors.awaited({A: 4, B: 4}, 150_001) == []
 
 
 def test_awaited__no_interval_known__thirty_seconds_count_as_one() -> None:
     waiting = clock()
     waiting.hear(A, ONE, 0)
-    assert waiting.awaited({A: 4}, 4 * 30_000) == [A] and waiting.awaited({A: 4}, 4 * 30_000 + 1) == []
+    assert waiting.authors.awaited({A: 4}, 4 * 30_000) == [A] and waiting.authors.awaited({A: 4}, 4 * 30_000 + 1) == []
     waiting.forget_others({})
-    assert waiting.awaited({}, 0) == []
+    assert waiting.authors.awaited({}, 0) == []
 
 
 def test_clock__single_step_run__is_one_step_long() -> None:

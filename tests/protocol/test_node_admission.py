@@ -129,7 +129,7 @@ def test_node__excluded_author__leaves_the_step_clock() -> None:
     tell(told, X, pushed(seal(MANIFEST, 1, 0), seal(MANIFEST, 2, 9)), 10)
     told.handle(StatementSubmitted(statement=exclude(MANIFEST, 2, 0)), 20)
     assert told.turn.frontier() == 0
-    assert set(told.clock._heard_ms) == {signer(1).author}
+    assert set(told.clock.authors._heard_ms) == {signer(1).author}
 
 
 def test_node__not_admitted__starts_no_step_until_it_is() -> None:

@@ -60,7 +60,7 @@ class BothClocks:
         self.clock.forget_others(self.node.highest)
 
     def meet(self, heads: list[int]) -> None:
-        self.clock.meet(self.node.highest, median_low(heads) if heads else -1, self.now_ms)
+        self.clock.authors.meet(self.node.highest, median_low(heads) if heads else -1, self.now_ms)
         CLOCK.meet(self.node, self.now_ms, heads)
 
     def go_on(self, *, is_measured: bool, has_company: bool) -> None:
@@ -81,11 +81,14 @@ class BothClocks:
         told = median_low(heads) if heads else -1
         assert clock.next_step == node.t
         assert clock.affordable.chosen == node.M
-        assert clock.frontier(highest, now_ms) == CLOCK.frontier(node, now_ms)
-        assert clock.is_run_over(highest, now_ms) == (CLOCK.furthest(node, now_ms) >= node.steps - node.K)
-        assert clock.horizon(highest, now_ms, told, None) == CLOCK.horizon(node, now_ms, heads, None)
-        assert clock.horizon(highest, now_ms, told, asked) == CLOCK.horizon(node, now_ms, heads, asked)
-        assert clock.awaited(highest, now_ms) == sorted(CLOCK.awaited(node, now_ms))
+        assert clock.authors.frontier(highest, now_ms) == CLOCK.frontier(node, now_ms)
+        assert clock.authors.is_run_over(highest, now_ms) == (CLOCK.furthest(node, now_ms) >= node.steps - node.K)
+        for asked_step in (None, asked):
+            horizon = clock.authors.horizon(
+                highest, now_ms, own_step=clock.next_step, neighbours=told, asked_step=asked_step
+            )
+            assert horizon == CLOCK.horizon(node, now_ms, heads, asked_step)
+        assert clock.authors.awaited(highest, now_ms) == sorted(CLOCK.awaited(node, now_ms))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -133,7 +133,9 @@ def check_tables(node: Node) -> None:
         require(len(queue) <= limits.PUSH_QUEUE_RECORDS_MAX, "a push queue exceeds its bound")
     authors = node.replica.ledger.authors()
     require(len(authors) <= node.manifest.authors_max, "the author table exceeds its bound")
-    require(set(node.clock._heard_ms) <= set(authors), "the step clock remembers an author that the ledger lacks")
+    require(
+        set(node.clock.authors._heard_ms) <= set(authors), "the step clock remembers an author that the ledger lacks"
+    )
     claimed = node.sync._claims.taken
     asked = {slot for entry in node.sync._neighbours.values() if entry.session for slot in entry.session._asked}
     require(claimed <= asked, "a slot is claimed by no session")
