@@ -148,7 +148,11 @@ MDNS_QUERY_MAX_S = 120.0
 # --- address book -----------------------------------------------------------------------------------------------
 KNOWN_PEERS_MAX = 1_000
 ADDRESSES_PER_PEER_MAX = 8
-ADDRESSES_RESTING_MAX = 1_024  # after a failed dial; beyond it the one that failed longest ago is forgotten
+ADDRESSES_RESTING_MAX = 2_048  # and hosts, after a failed dial; beyond it the one that failed longest ago is forgotten
+DIALS_PER_HOST_FREE = 8  # dials in a row that may fail at one host before it rests: it may have several nodes
+UNVERIFIED_AT_ONCE_MAX = 2  # addresses of one peer that others have named, tried one after the other
+UNVERIFIED_DIALS_PER_S = 2.0  # of such addresses, by all peers together
+UNVERIFIED_DIALS_BURST = 32.0
 UNVERIFIED_PER_SOURCE_MAX = 64  # never reached peers from one neighbour: a liar fills 6 % of the book
 FAILURES_TO_GIVE_WAY = 3  # of such a peer, whose place another one that the neighbour names may have then
 BOOTSTRAPS_KEPT_MAX = 8  # saved for the node's next start

@@ -361,7 +361,7 @@ REPUTATION = (
     _mutant(
         "address-never-rests",
         "liars make us dial one address under ever new ids",
-        Edit(_BOOK, "AddressBook.dialable", "self._rest_of(each)[1] <= now_s", "True"),
+        Edit(_BOOK, "AddressBook.dialable", " and self._resting.may_dial(each, now_s)", ""),
         _OF_BOOK + "test_address_book__eight_liars_name_one_address_under_480_ids__it_is_dialled_seven_times_a_minute",
     ),
     _mutant(

@@ -182,9 +182,10 @@ class Dialler:
         addresses = self._book.dialable(peer, trio.current_time())
         for bare in addresses:
             address = replace(bare, peer=peer)
-            self._book.tried_at(address, trio.current_time())
+            self._book.tried_at(peer, bare, trio.current_time())
             try:
                 link = await self._host.dial(address, has_others=bare != addresses[-1])
+                self._book.answered(bare)
                 break
             except DialError as error:
                 failed[address] = str(error)

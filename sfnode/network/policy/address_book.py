@@ -1,13 +1,16 @@
 """Known peers: addresses, successes, failures, times of the next dial. Pure: no clock, no sockets, no files."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.policy.addresses import Address, parse_untrusted
 from sfnode.network.policy.outbound_choice import dial_order
+from sfnode.network.policy.resting_addresses import RestingAddresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +26,40 @@ class PeerRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
-    addresses: list[Address] = field(default_factory=list)  # without the peer id
+    # Without the peer id, last good one first; who named it, None if the operator did, or an earlier life knew it.
+    addresses: dict[Address, PeerId | None] = field(default_factory=dict)
     given: frozenset[Address] = frozenset()  # those of them that the operator named
     last_success_unix_ms: int = 0
     failures: int = 0
     due_s: float = 0.0  # not dialled before this time
     is_bootstrap: bool = False
     source: PeerId | None = None  # the neighbour that named the peer; None once it was reached
+
+    @property
+    def sure(self) -> frozenset[Address]:
+        """Return the addresses that the operator gave, and the last good one."""
+        return self.given | frozenset([*self.addresses][: bool(self.last_success_unix_ms)])
+
+    def remember(self, address: Address, source: PeerId | None, resting: RestingAddresses) -> bool:
+        """Append an address; return whether it is new.
+
+        Of too many, drop one that failed, or else one of the many that one source has named; none that is `sure`.
+        """
+        bare = replace(address, peer=None)
+        if bare in self.addresses:
+            return False
+        if len(self.addresses) >= bounds.ADDRESSES_PER_PEER_MAX:
+            named, others = Counter(self.addresses.values()), [each for each in self.addresses if each not in self.sure]
+            if not others:
+                return False
+            del self.addresses[max(others, key=lambda each: (resting.has_failed(each), named[self.addresses[each]]))]
+        self.addresses[bare] = source
+        return True
+
+    def put_first(self, address: Address) -> None:
+        """Record that the peer was reached at ``address``, whoever had named it."""
+        others = {each: by for each, by in self.addresses.items() if each != address}
+        self.addresses = dict([(address, None), *others.items()][: bounds.ADDRESSES_PER_PEER_MAX])
 
 
 class AddressBook:
@@ -45,12 +75,11 @@ class AddressBook:
         # Peers that are dialled or connected; set by the dialler.
         self.in_use: Callable[[], frozenset[PeerId]] = frozenset
         self._entries: dict[PeerId, _Entry] = {}
-        # By host and port, the oldest first: how often dials failed there, and until when (s) the address rests.
-        self._rests: dict[tuple[str, int], tuple[int, float]] = {}
+        self._resting = RestingAddresses()
         for address in bootstrap:
             if address.peer is not None and address.peer != own_peer:
                 entry = self._entries.setdefault(address.peer, _Entry(is_bootstrap=True))
-                _remember(entry, address)
+                entry.remember(address, None, self._resting)
                 entry.given = frozenset(entry.addresses)
 
     # --- persistence
@@ -69,7 +98,7 @@ class AddressBook:
                 entry.is_bootstrap, bootstraps_left = True, bootstraps_left - 1
             entry.last_success_unix_ms = row.last_success_unix_ms
             for address in parse_untrusted(row.addresses):
-                _remember(entry, address)
+                entry.remember(address, None, self._resting)
 
     def __len__(self) -> int:
         """Return the number of peers."""
@@ -91,7 +120,10 @@ class AddressBook:
     # --- learning
 
     def learn(self, peer: PeerId, addresses: tuple[Address, ...], *, source: PeerId) -> None:
-        """Remember the addresses that ``source`` names for a peer. Displace no peer that was ever reached."""
+        """Remember the addresses that ``source`` names for a peer. Displace no peer that was ever reached.
+
+        For a new address, a peer that was never reached is due at once: false ones must not keep it from being dialled.
+        """
         if not addresses or peer == self._own_peer:
             return
         if peer not in self._entries:
@@ -102,8 +134,11 @@ class AddressBook:
             if len(self._entries) >= bounds.KNOWN_PEERS_MAX and not self._forget_worst(self._entries):
                 return
             self._entries[peer] = _Entry(source=source)
+        entry = self._entries[peer]
         for address in addresses:
-            _remember(self._entries[peer], address)
+            is_new = entry.remember(address, source, self._resting)
+            if is_new and not entry.last_success_unix_ms and not self._resting.has_failed(address):
+                entry.due_s = 0.0
 
     def _forget_worst(self, among: Iterable[PeerId], failures_min: int = 0) -> bool:
         """Forget the unused, never reached peer with most failures; return False if none has ``failures_min``."""
@@ -124,8 +159,8 @@ class AddressBook:
         entry = self._entries.get(peer)
         if entry is None or entry.is_bootstrap or entry.last_success_unix_ms:
             return
-        self._rests[address.host, address.port] = 0, now_s + bounds.BACKOFF_START_S  # somebody is there
-        entry.addresses = [each for each in entry.addresses if each != replace(address, peer=None)]
+        self._resting.rest_once(address, now_s)
+        entry.addresses.pop(replace(address, peer=None), None)
         if not entry.addresses:
             del self._entries[peer]
 
@@ -165,37 +200,31 @@ class AddressBook:
     def dialable(self, peer: PeerId, now_s: float) -> tuple[Address, ...]:
         """Return the addresses at which the peer may be dialled now, without the peer id.
 
-        For a peer that was never reached, addresses with failed dials rest. Otherwise an attacker who names one address
-        under many ids could make this node dial a stranger without end.
+        Those that the operator gave and the last good one are always among them. Of those that others have named there
+        are two at most, and none that rests: an attacker who names a stranger's addresses, under any ids, could make
+        this node dial the stranger without end.
         """
-        if self.is_expected(peer):
-            return self.addresses(peer)
-        return tuple(each for each in self.addresses(peer) if self._rest_of(each)[1] <= now_s)
+        entry = self._entries.get(peer, _Entry())
+        sure = entry.sure
+        others = (each for each in entry.addresses if each not in sure and self._resting.may_dial(each, now_s))
+        return (*(each for each in entry.addresses if each in sure), *islice(others, bounds.UNVERIFIED_AT_ONCE_MAX))
 
-    def tried_at(self, address: Address, now_s: float) -> None:
-        """Let an address rest after the dial that starts now, longer each time; ``succeeded`` ends the rest."""
-        failures, _ = self._rest_of(address)
-        rest_s = min(bounds.BACKOFF_MAX_S, bounds.BACKOFF_START_S * 2.0 ** min(failures, 20))
-        self._rests.pop((address.host, address.port), None)
-        self._rests[address.host, address.port] = failures + 1, now_s + rest_s
-        if len(self._rests) > bounds.ADDRESSES_RESTING_MAX:
-            del self._rests[next(iter(self._rests))]
+    def tried_at(self, peer: PeerId, address: Address, now_s: float) -> None:
+        """Let an address that somebody has named rest after the dial that starts now; ``answered`` ends the rest."""
+        if address not in self._entries.get(peer, _Entry()).sure:
+            self._resting.tried(address, now_s)
 
-    def _rest_of(self, address: Address) -> tuple[int, float]:
-        return self._rests.get((address.host, address.port), (0, 0.0))
+    def answered(self, address: Address) -> None:
+        """Record that the peer that was dialled at this address is there."""
+        self._resting.answered(address)
 
     def succeeded(self, peer: PeerId, address: Address, *, unix_ms: int) -> None:
         """Record a session with the peer at this address, which becomes its first address."""
-        self._rests.pop((address.host, address.port), None)
         entry = self._entries.setdefault(peer, _Entry())
         entry.last_success_unix_ms = unix_ms
         entry.failures = 0
         entry.source = None
-        good = replace(address, peer=None)
-        if good in entry.addresses:
-            entry.addresses.remove(good)
-        entry.addresses.insert(0, good)
-        del entry.addresses[bounds.ADDRESSES_PER_PEER_MAX :]
+        entry.put_first(replace(address, peer=None))
 
     def still_good(self, peer: PeerId, *, unix_ms: int) -> None:
         """Record that a session with the peer has lasted until ``unix_ms``, so that it counts as met last."""
@@ -231,19 +260,3 @@ class AddressBook:
         self._chance.shuffle(good)
         good.sort(key=lambda peer: peer not in connected)
         return tuple(good[: bounds.PEERS_PER_ANSWER_MAX])
-
-
-def _remember(entry: _Entry, address: Address) -> None:
-    """Append an address. If there are too many, drop the second that the operator did not name.
-
-    The first is the last good one.
-    """
-    bare = replace(address, peer=None)
-    if bare in entry.addresses:
-        return
-    if len(entry.addresses) >= bounds.ADDRESSES_PER_PEER_MAX:
-        others = [each for each in entry.addresses[1:] if each not in entry.given]
-        if not others:
-            return
-        entry.addresses.remove(others[0])
-    entry.addresses.append(bare)
