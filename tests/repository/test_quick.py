@@ -36,10 +36,11 @@ TREE = {
     "tests/protocol/test_wire.py": "x = 1\n",
     "tests/worker/test_client.py": 'pytest_plugins = ["tests.support.worker"]\n',
     "tests/repository/test_documents.py": "x = 1\n",
+    "tests/repository/test_inside_rooms.py": "x = 1\n",
     "tests/repository/test_structure.py": "x = 1\n",
 }
 ALL_TESTS = {path for path in TREE if affected.is_test_file(path)}
-STRUCTURE = "tests/repository/test_structure.py"
+READ_ALL = ["tests/repository/test_inside_rooms.py", "tests/repository/test_structure.py"]
 
 
 def tree(files: dict[str, str] = TREE) -> tuple[Module, ...]:
@@ -59,11 +60,12 @@ def tree(files: dict[str, str] = TREE) -> tuple[Module, ...]:
     ids=["through a face", "inside a function", "directly", "named in a string", "support", "a test"],
 )
 def test_affected__changed_module__are_the_tests_that_reach_it(changed: str, expected: list[str]) -> None:
-    assert [path for path in affected_tests([changed], tree()) if path != STRUCTURE] == expected
+    assert [path for path in affected_tests([changed], tree()) if path not in READ_ALL] == expected
 
 
 def test_affected__face_or_what_it_runs_itself__are_all_who_pass_it() -> None:
-    users = {"tests/node/test_daemon.py", "tests/protocol/test_ledger.py", "tests/protocol/test_roster.py", STRUCTURE}
+    users = {f"tests/{name}.py" for name in ("node/test_daemon", "protocol/test_ledger", "protocol/test_roster")}
+    users.update(READ_ALL)
     assert set(affected_tests(["protocol/ledger/__init__.py"], tree())) == users
     assert set(affected_tests(["protocol/ledger/start.py"], tree())) == users
 
@@ -77,7 +79,29 @@ def test_affected__document__are_the_tests_that_read_it() -> None:
     assert affected_tests(["LICENSE"], tree()) == []
 
 
-def test_affected__order__own_test_then_its_folder_then_fewer_imports() -> None:
+@pytest.mark.parametrize("text", ["page.js", "static/page.js", "sfnode/page/static/page.js"])
+def test_affected__file_that_a_test_or_a_module_names__are_that_test_and_those_of_the_module(text: str) -> None:
+    files = {
+        "sfnode/page/assets.py": f'PAGE = "{text}"\n',
+        "tests/page/test_assets.py": "import sfnode.page.assets\n",
+        "tests/repository/test_deploy.py": f'PAGE = "{text}"\n',
+        "tests/repository/test_other.py": '"""Of page.js; static."""\n',
+    }
+    selected = affected_tests(["sfnode/page/static/page.js"], tree(files))
+    assert sorted(selected) == ["tests/page/test_assets.py", "tests/repository/test_deploy.py"]
+
+
+def test_affected__module_that_is_imported_when_it_is_asked_for__are_the_tests_of_who_asks() -> None:
+    files = {
+        "tests/fuzz/catalogue.py": 'ENTRIES = ("reward_rules",)\n',
+        "tests/fuzz/reward_rules.py": "import tests.vectors.check_cases\n",
+        "tests/fuzz/test_corpus.py": "import tests.fuzz.catalogue\n",
+        "tests/vectors/check_cases.py": "x = 1\n",
+    }
+    assert affected_tests(["tests/vectors/check_cases.py"], tree(files)) == ["tests/fuzz/test_corpus.py"]
+
+
+def test_affected__order__own_test_then_readers_then_its_folder_then_fewer_imports() -> None:
     files = TREE | {
         "tests/a/test_far.py": "import tests.a.between\n",
         "tests/a/between.py": "import protocol.ledger.ledger\n",
@@ -86,7 +110,7 @@ def test_affected__order__own_test_then_its_folder_then_fewer_imports() -> None:
     }
     order = affected_tests(["protocol/ledger/ledger.py"], tree(files))
     names = [Path(path).stem.removeprefix("test_") for path in order]
-    assert names == ["ledger", "other", "near", "structure", "far", "daemon"]
+    assert names == ["ledger", "inside_rooms", "structure", "other", "near", "far", "daemon"]
 
 
 def test_affected__whole_tree__reads_files_that_exist() -> None:
@@ -97,9 +121,10 @@ def test_affected__whole_tree__reads_files_that_exist() -> None:
 def test_affected__ledger_of_the_whole_tree__its_own_tests_come_first() -> None:
     modules = read_modules(*OURS, "benchmarks", "tests")
     order = affected_tests(["protocol/ledger/ledger.py"], modules)
-    assert order[0] == "tests/protocol/test_ledger.py"
+    assert order[0] == "tests/protocol/test_ledger.py" and "tests/repository/test_inside_rooms.py" in order[:4]
     assert "tests/mutants/test_mutants.py" in order
     assert "tests/training/test_positions.py" not in order
+    assert "tests/cli/test_run_show.py" in affected_tests(["sfnode/cli/show.py"], modules)
 
 
 def test_changed_files__committed_edited_and_new__are_all_there(
