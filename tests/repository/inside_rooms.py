@@ -21,7 +21,7 @@ from tests.repository.architecture import OURS, Module, dotted, functions, read_
 from tests.repository.faces import listed_names
 
 HELPER_LINES_MAX: Final = 3
-# Words of ours that an engineer would not use; conventions, "Docstrings, comments".
+# Words of ours that a native engineer would not use here: this is the list.
 DIALECT: Final = re.compile(
     r"\b(told|tells?|telling|whoever|whatever|lately|beside|so many|meanwhile|alike|as read|what is said)\b",
     re.IGNORECASE,
