@@ -154,6 +154,8 @@ class TaskTemplate:
                 label = self._label(row, choices, where)
             case TaskKind.REWARD:
                 choices = []
+            case TaskKind.COMPLETION:
+                pass
         checked = {name: _compared(self._value(row, name, where), name, where) for name in self._checked}
         template, completion = self._task.template, self._task.completion
         # Before they are filled in: a stranger's template can name a long field a thousand times
