@@ -12,6 +12,8 @@ from protocol import events, limits, timings, wire
 from protocol.crypto.keys import Signer
 from protocol.errors import IgnoreReason, RejectReason
 from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run import reward
+from protocol.schema import Malformed
 from protocol.wire import CLASSES
 from tests import REPOSITORY
 from tests.support.ledgers import admit, claim, exclude
@@ -140,6 +142,13 @@ def test_manifest_fields__of_the_code__stand_in_the_table() -> None:
     held = set(leaves(json.loads(small_manifest().canonical)))
     assert held <= told
     assert {name for name in told if "[]" not in name} == held
+
+
+def test_checks_of_rewards__of_the_code__stand_in_the_table() -> None:
+    with pytest.raises(Malformed, match="known are ") as raised:
+        reward.parse_reward('{"check": {"": 0}, "samples": 2, "tokens": 1}')
+    known = str(raised.value).rpartition("known are ")[2].split(", ")
+    assert {row[0].split('"')[1] for row in rows("### 1.6 Rewards")[1:]} == set(known)
 
 
 def test_examples__of_manifest_record_and_hello__are_those_of_the_code() -> None:
