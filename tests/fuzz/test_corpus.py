@@ -37,11 +37,11 @@ def test_fuzz_corpus__every_checked_in_input__passes(entry: Entry) -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_fuzz_corpus__seeds__are_what_the_target_makes_of_valid_objects(entry: Entry) -> None:
-    """`python -m tests.fuzz --renew` writes them anew after a change of format."""
+    cure = f"python -m tests.fuzz --target {entry.name} --renew"
     seeds = list(load(entry).seeds())
     checked_in = [path.read_bytes() for path in corpus_files(entry) if path.name.startswith("seed-")]
-    assert len(seeds) == len(checked_in) >= 3
-    assert entry.name == "store" or seeds == checked_in  # SQLite's version is written into its files
+    assert len(seeds) == len(checked_in) >= 3, cure
+    assert entry.name == "store" or seeds == checked_in, cure  # SQLite's version is written into its files
     assert max(map(len, seeds)) <= entry.bytes_max
 
 
