@@ -34,11 +34,11 @@ def check_clock(offsets_s: list[float]) -> Finding:
     ``offsets_s``: how far the clock of each peer is ahead of ours.
     """
     advice = "set it (timedatectl set-ntp true)"
+    now = time.time()
+    shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if not _BUILT_S <= now <= _LATEST_S:
+        return fail("clock", f"it shows {shown}", f"{advice}: downloads check certificates by it")
     if not offsets_s:
-        now = time.time()
-        shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        if not _BUILT_S <= now <= _LATEST_S:
-            return fail("clock", f"it shows {shown}", f"{advice}: downloads check certificates by it")
         return ok("clock", f"it shows {shown}; compared with nothing")
     middle = sorted(offsets_s)[len(offsets_s) // 2]
     size = f"{abs(middle):.1f} s" if abs(middle) < 60.0 else format_seconds(abs(middle))

@@ -242,13 +242,13 @@ def test_doctor__port_that_is_taken__names_the_program(tmp_path: Path) -> None:
     assert_fails(relay("--listen", "0.0.0.0:4001"), "listen 0.0.0.0:4001", "/ip4/0.0.0.0/tcp/PORT")
 
 
-def test_doctor__clock__is_checked_against_sense_and_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_and_port_checks, "time", SimpleNamespace(time=lambda: 1_000.0))
-    finding = clock_and_port_checks.check_clock([])
-    assert finding.verdict is Verdict.FAIL and "1970-01-01" in finding.text and "timedatectl" in finding.advice
+def test_doctor__clock__is_checked_against_sense_and_then_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clock_and_port_checks.check_clock([0.2, -0.1, 900.0]).verdict is Verdict.OK
     finding = clock_and_port_checks.check_clock([120.0, 119.0])
     assert finding.verdict is Verdict.WARNING and "2 min 0 s behind" in finding.text
+    monkeypatch.setattr(clock_and_port_checks, "time", SimpleNamespace(time=lambda: 1_000.0))
+    for finding in map(clock_and_port_checks.check_clock, ([], [0.0], [1_800_000_000.0])):
+        assert finding.verdict is Verdict.FAIL and "1970-01-01" in finding.text and "timedatectl" in finding.advice
 
 
 def test_doctor__disk__space_and_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
