@@ -109,7 +109,7 @@ METRICS = (
     _counter("sfnode_received_bytes_total", "Frames of the wire protocol that came.", lambda s: s.network.bytes_in),
     _counter("sfnode_sent_bytes_total", "Frames of the wire protocol that went out.", lambda s: s.network.bytes_out),
     _counter("sfnode_rejected_messages_total", "Messages that were provably wrong.", lambda s: s.node.rejected),
-    _counter("sfnode_ignored_messages_total", "Messages of no use here and now.", lambda s: s.node.ignored),
+    _counter("sfnode_ignored_messages_total", "Updates, statements, attestations of no use.", lambda s: s.node.ignored),
 )
 
 

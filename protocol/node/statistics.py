@@ -18,7 +18,7 @@ class NodeStatistics:
         catching_up: updates that the neighbours say they hold; 0 once this node is live.
         peers: neighbours now.
         ledger_root, state_digest: hex; empty while updates wait to be summed.
-        rejected, ignored: messages that were provably wrong, and those of no use here and now.
+        rejected, ignored: messages that were provably wrong; records, statements and attestations of no use.
     """
 
     run: str
@@ -72,7 +72,7 @@ def node_statistics(node: Node) -> NodeStatistics:
         ledger_root=node.replica.ledger.root().hex() if node.replica.is_summed else "",
         state_digest=node.replica.state_digest().hex() if node.replica.is_summed else "",
         rejected=node.rejected.total(),
-        ignored=node.intake.ignored.total(),
+        ignored=(node.intake.ignored + node.snapshots.ignored).total(),
     )
 
 

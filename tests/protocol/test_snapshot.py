@@ -16,6 +16,7 @@ from protocol.ledger.ledger import Ledger
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.node.snapshot_agreement import AttestationTable
+from protocol.node.statistics import node_statistics
 from protocol.state.coefficients import CoefficientLayout
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Attestation, decode_snapshot_untrusted, encode_snapshot, may_fit
@@ -162,6 +163,14 @@ def test_attestation__forged__is_rejected_and_costs_its_sender_the_session(name:
         join(node, X, Y)
         effects = tell(node, X, Attestations(attestations=(data,)), 5)
         assert [effect.peer for effect in effects if isinstance(effect, DropPeer)] == [X]
+
+
+def test_attestation__of_no_use__is_counted_with_updates_and_statements() -> None:
+    node = Node(RUN, signer(1), NodeConfig(), replica_of())
+    join(node, X)
+    data = attest(true_snapshot(), *AUTHORS)[0].data
+    tell(node, X, Attestations(attestations=(data, data)), 5)
+    assert node.snapshots.ignored == {"ALREADY_HELD": 1} and node_statistics(node).ignored == 1
 
 
 # --- the table
