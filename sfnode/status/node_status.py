@@ -156,7 +156,7 @@ def read_status(data_dir: DataDirectory) -> Status:
     status = last_status(data_dir)
     if status is None:
         text = f"{data_dir.status_file} cannot be read: the node still reads its disk, or is of another release"
-        raise OperatorError(f"{text}. Try again")
+        raise OperatorError(f"{text}. Try again, or restart the node with this release")
     pid, age_s = status.life.pid, time.time() - status.life.time
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {data_dir} (pid {pid}) has not reported for {age_s:.0f} s: it hangs")

@@ -38,3 +38,9 @@ def test_status__written_just_now__is_read(age_s: float, tmp_path: Path) -> None
 def test_status__old_or_from_before_the_clock_was_set_back__says_so(age_s: float, words: str, tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=words):
         node_status.read_status(DataDirectory(written(tmp_path, age_s)))
+
+
+def test_status__of_another_release__says_what_helps(tmp_path: Path) -> None:
+    (tmp_path / STATUS_FILE).write_text(json.dumps(STATUS.to_json() | {"new_field": 1}))
+    with pytest.raises(OperatorError, match="Try again, or restart the node with this release"):
+        node_status.read_status(DataDirectory(tmp_path))
