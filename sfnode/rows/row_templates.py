@@ -140,7 +140,6 @@ class TaskTemplate:
             if not isinstance(value, str):
                 raise OperatorError(f"{where}: field {name!r} is {_shown(value)}, and not a text")
             fields[name] = _unicode(value, name, where)
-        choices, label = [""], 0
         match self._task.kind:
             case TaskKind.CLASSIFICATION:
                 choices, label = [], self._label(row, self._task.label_words, where)
@@ -152,10 +151,8 @@ class TaskTemplate:
                     raise OperatorError(f"{where}: field {CHOICES_FIELD!r} is {_shown(found)}, not {wanted}")
                 choices = [_unicode(text, CHOICES_FIELD, where) for text in texts]
                 label = self._label(row, choices, where)
-            case TaskKind.REWARD:
-                choices = []
-            case TaskKind.COMPLETION:
-                pass
+            case TaskKind.COMPLETION | TaskKind.REWARD:
+                choices, label = [""] if self.rule is None else [], 0
         checked = {name: _compared(self._value(row, name, where), name, where) for name in self._checked}
         template, completion = self._task.template, self._task.completion
         # Before they are filled in: a stranger's template can name a long field a thousand times
