@@ -60,7 +60,7 @@ export class Node {
     this.#on[name](...details, message);
     if (!this.#hasMet && (this.sync.isLive || this.snapshots.maySign())) {
       this.#hasMet = true;
-      this.clock.meet(this.state.highest(), this.#nowMs, this.sync.stepTold);
+      this.clock.meet(this.state.standing(), this.#nowMs, this.sync.stepTold);
     }
     this.#startStepIfDue();
     const isHead = message?.name === "Head";
@@ -102,11 +102,11 @@ export class Node {
     if (this.#estimating !== null) return false;
     if (this.clock.isFinished) return true;
     if (this.#mayContribute() || !(this.sync.isLive || this.sync.peers.length === 0)) return false;
-    return this.clock.isRunOver(this.state.highest(), this.#nowMs);
+    return this.clock.isRunOver(this.state.standing(), this.#nowMs);
   }
 
   #frontier() {
-    return this.clock.frontier(this.state.highest(), this.#nowMs);
+    return this.clock.frontier(this.state.standing(), this.#nowMs);
   }
 
   #send(pairs) {
@@ -158,11 +158,11 @@ export class Node {
   }
 
   #horizon() {
-    return this.sync.isLive ? this.clock.horizon(this.state.highest(), this.#nowMs, this.sync.stepTold) : Infinity;
+    return this.sync.isLive ? this.clock.horizon(this.state.standing(), this.#nowMs, this.sync.stepTold) : Infinity;
   }
 
   #pulledHorizon(step) {
-    return this.sync.isLive ? this.clock.pulledHorizon(this.state.highest(), this.#nowMs, step) : Infinity;
+    return this.sync.isLive ? this.clock.pulledHorizon(this.state.standing(), this.#nowMs, step) : Infinity;
   }
 
   #takeRecords(peer, { request, data }) {
@@ -267,7 +267,7 @@ export class Node {
   #keepStatements(fresh, source, isNews) {
     if (fresh.length === 0) return;
     this.#effects.push(["StoreStatements", fresh]);
-    this.clock.forgetOthers(this.state.highest());
+    this.clock.forgetOthers(this.state.standing());
     this.flood.keep((record) => this.state.counts(record));
     if (!isNews) return;
     const told = fresh.flatMap((data) => this.state.roster.newsWith(data));
@@ -312,7 +312,7 @@ export class Node {
 
   #startStepIfDue() {
     if (this.#estimating !== null || !this.#isWorkerFree || !this.#maySign()) return;
-    const highest = this.state.highest();
+    const highest = this.state.standing();
     this.clock.resumeAfter(this.state.highestOf(this.#author));
     const step = this.clock.tryStart(highest, this.#nowMs, this.sync.nearestWork === 0);
     if (step === null) return;
@@ -369,7 +369,7 @@ export class Node {
       const seen = {
         agreement: this.sync.agreement(),
         peers: this.sync.peers.length,
-        isAwaiting: this.clock.isAwaiting(this.state.highest(), this.#nowMs),
+        isAwaiting: this.clock.isAwaiting(this.state.standing(), this.#nowMs),
         isFinished: this.isFinished,
         hadNeighbour: this.#config.expects_peers || this.sync.metMs !== null,
       };

@@ -69,6 +69,12 @@ export class State {
     return this.highest().get(author.toString("hex")) ?? -1;
   }
 
+  /** The same for the authors whom no exclusion names. */
+  standing() {
+    const isStanding = ([author]) => this.roster.excludedFrom(Buffer.from(author, "hex")) === Infinity;
+    return new Map([...this.highest()].filter(isStanding));
+  }
+
   hasRoomFor(author) {
     return this.ledger.holdsAnyOf(author) || this.highest().size < this.run.manifest.authors_max;
   }

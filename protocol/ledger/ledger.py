@@ -52,6 +52,7 @@ class Ledger:
         self._run_id, self.authors_max = manifest.run_id, manifest.authors_max
         self._root: Digest | None = None  # None after a change
         self._highest: dict[Author, int] = {}
+        self._standing: dict[Author, int] = {}  # those of them whom no exclusion names
         self.updates = 0
         self.void_slots = 0
 
@@ -118,6 +119,8 @@ class Ledger:
         self._root = None
         if envelope.step > self._highest.get(envelope.author, -1):
             self._highest[envelope.author] = envelope.step
+            if self.roster.excluded_from(envelope.author) is None:
+                self._standing[envelope.author] = envelope.step
 
     # --- statements ---------------------------------------------------------------------------------------
 
@@ -133,6 +136,8 @@ class Ledger:
 
     def _drop_what_counts_no_more(self, author: Author) -> list[Slot]:
         first = self.roster.counts_until(author)
+        if first <= limits.STEPS_MAX:
+            self._standing.pop(author, None)
         if self.highest_step(author) < first:
             return []
         dropped = self.slots.drop_from(author, first)
@@ -158,6 +163,10 @@ class Ledger:
     def authors(self) -> Mapping[Author, int]:
         """Return the highest step held of each author, void slots included: a view, as each message asks for it."""
         return self._highest
+
+    def standing_authors(self) -> Mapping[Author, int]:
+        """Return the same for the authors whom no exclusion names: those whom the pace of a run may depend on."""
+        return self._standing
 
     def highest_step(self, author: Author) -> int:
         """Return the highest step held of ``author``, -1 when nothing is held."""

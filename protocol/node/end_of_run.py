@@ -59,7 +59,7 @@ class EndOfRun:
             self.ending, self._finished_ms = Ending(), None if has_work else self._finished_ms
             return
         equal, differing, nearest = self._sync.agreement()
-        awaited = len(self._authors.awaited(self._ledger.authors(), now_ms))
+        awaited = len(self._authors.awaited(self._ledger.standing_authors(), now_ms))
         is_held = bool(awaited or differing)
         # One more than the nearest neighbour's distance. It does not rise without a head, nor above 1 while anything is
         # missing: this node has no work itself, and a lone author waits for a neighbour that says 0 (SPEC 9.1.4).

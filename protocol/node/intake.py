@@ -100,7 +100,7 @@ class Intake:
             return
         ledger = self._replica.ledger
         self._turn.do([StoreStatements(statements=tuple(statement.data for statement in fresh))])
-        self._clock.forget_others(ledger.authors())
+        self._clock.forget_others(ledger.standing_authors())
         self._flood.keep(ledger.counts)
         if not is_news:
             return

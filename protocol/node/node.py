@@ -92,7 +92,7 @@ class Node:
                 assert_never(event)
         if not self._has_met and (self.sync.is_live or self.snapshots.may_train()):
             self._has_met = True
-            self.clock.authors.meet(self.replica.ledger.authors(), self.sync.head_step, now_ms)
+            self.clock.authors.meet(self.replica.ledger.standing_authors(), self.sync.head_step, now_ms)
         own_steps.start_if_due()
         is_head = isinstance(event, events.MessageArrived) and isinstance(event.message, Head)
         if is_head or isinstance(event, events.Ticked):

@@ -54,7 +54,7 @@ class OwnSteps:
             return self.estimating is None
         if self.may_contribute() or not (self._sync.is_live or self._sync.peers == 0):
             return False
-        return self._clock.authors.is_run_over(self._replica.ledger.authors(), self._turn.now_ms)
+        return self._clock.authors.is_run_over(self._replica.ledger.standing_authors(), self._turn.now_ms)
 
     @property
     def is_waiting(self) -> bool:
@@ -76,9 +76,10 @@ class OwnSteps:
         """Reserve the next step, then ask the worker for it, if the node may sign and the step clock says so."""
         if self.estimating is not None or not self.is_worker_free or not self._may_sign():
             return
-        highest, author = self._replica.ledger.authors(), self._signer.author
-        self._clock.resume_after(highest.get(author, -1))
-        step = self._clock.try_start(highest, self._turn.now_ms, has_company=self._sync.nearest_work == 0)
+        ledger, author = self._replica.ledger, self._signer.author
+        self._clock.resume_after(ledger.highest_step(author))
+        now_ms, has_company = self._turn.now_ms, self._sync.nearest_work == 0
+        step = self._clock.try_start(ledger.standing_authors(), now_ms, has_company=has_company)
         if step is None:
             return
         self.estimating = step

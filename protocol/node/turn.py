@@ -33,14 +33,14 @@ class Turn:
 
     def frontier(self) -> int:
         """Return how far the run is: the lower median of the steps of the authors at work."""
-        return self.clock.authors.frontier(self.replica.ledger.authors(), self.now_ms)
+        return self.clock.authors.frontier(self.replica.ledger.standing_authors(), self.now_ms)
 
     def horizon(self, asked_step: int | None = None) -> int | None:
         """Return the last step acceptable now; None while catching up, when every step lies ahead (SPEC 7.3.3)."""
         if not self.sync.is_live:
             return None
         return self.clock.authors.horizon(
-            self.replica.ledger.authors(),
+            self.replica.ledger.standing_authors(),
             self.now_ms,
             own_step=self.clock.next_step,
             neighbours=self.sync.head_step,

@@ -152,8 +152,21 @@ END = (
     Mutant(
         name="last-rounds-are-not-awaited",
         breaks="an author at work whose connection is down for a moment is left behind",
-        edits=(Edit(_END, "EndOfRun.look", "len(self._authors.awaited(self._ledger.authors(), now_ms))", "0"),),
+        edits=(
+            Edit(_END, "EndOfRun.look", "len(self._authors.awaited(self._ledger.standing_authors(), now_ms))", "0"),
+        ),
         detector=Tests((f"{_END_TESTS}end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_silent",)),
+    ),
+    Mutant(
+        name="excluded-authors-in-the-frontier",
+        breaks="where most authors were excluded, a newcomer begins a finished run anew",
+        edits=(Edit("protocol.node.turn", "Turn.frontier", "standing_authors()", "authors()"),),
+        detector=Tests(
+            (
+                "tests/protocol/test_node_admission.py::"
+                "test_node__most_authors_were_excluded__frontier_is_that_of_the_others",
+            )
+        ),
     ),
     Mutant(
         name="late-author-is-waited-for-like-all",

@@ -132,6 +132,16 @@ def test_node__excluded_author__leaves_the_step_clock() -> None:
     assert set(told.clock.authors._heard_ms) == {signer(1).author}
 
 
+def test_node__most_authors_were_excluded__frontier_is_that_of_the_others() -> None:
+    """A newcomer began a finished run anew where its excluded authors had ended, and signed 231 updates."""
+    told = node()
+    join(told, X)
+    tell(told, X, pushed(seal(MANIFEST, 1, 30), seal(MANIFEST, 2, 3), seal(MANIFEST, 3, 2)), 10)
+    tell(told, X, pushed_statements(exclude(MANIFEST, 2, 4), exclude(MANIFEST, 3, 3)), 20)
+    told.handle(Ticked(), 100_000)  # nobody was heard for a minute
+    assert told.turn.frontier() == 30
+
+
 def test_node__not_admitted__starts_no_step_until_it_is() -> None:
     waiting = node(manifest=LISTED)
     assert waiting.handle(WorkerReady(), 10) == []
