@@ -32,6 +32,7 @@ CONNECTION_BUFFER_BYTES_MAX = 1 << 19  # unread, per connection; a peer with fou
 FRAMES_PER_S = 10_000.0  # Noise messages and frames per connection, 5 us each: 5,000 small writes per second
 FRAMES_BURST = 2_000.0
 CONTROL_FRAME_COST = 100.0  # in frames: the library takes 0.2 ms for one, and 0.5 ms to start a stream
+DROPPED_BYTES_PER_FRAME = 100.0  # 1 MB/s for streams that do not exist: a window in flight after a reset takes 0.1 s
 SMALL_READ_COST = 10.0  # in frames: waking up takes 50 us; a peer that is slowed down sends larger writes
 SMALL_READ_BYTES = 1_024
 STRANGER_FRAMES_PER_S = 1_000.0  # before hello

@@ -235,6 +235,17 @@ YAMUX = (
         _FRAMES_THAT_SAY_NOTHING,
     ),
     _mutant(
+        "dropped-data-free",
+        "data for streams that do not exist are decrypted as fast as a peer sends them",
+        Edit(
+            _DIRECT,
+            "DirectSession.read",
+            "self._unpaid_frames += self._body_bytes / bounds.DROPPED_BYTES_PER_FRAME",
+            "pass",
+        ),
+        _FRAMES_THAT_SAY_NOTHING,
+    ),
+    _mutant(
         "empty-messages-free",
         "messages of Noise with nothing in them are decrypted without end",
         Edit(_DIRECT, "DirectSession._receive", "self._unpaid_frames += 1", "pass"),

@@ -128,8 +128,10 @@ async def test_read__empty_data_frame__wakes_nobody() -> None:
         (message(update(1)), 2.0),
         (message(frame(b"x")), 2.0),
         (message(frame(b"", kind=yamux.TYPE_PING, flags=yamux.FLAG_ACK)), 1.0 + bounds.CONTROL_FRAME_COST),
+        (message(frame(bytes(50_000), stream=7)), 601.0),
+        (message(frame(bytes(50_000), flags=yamux.FLAG_SYN)), 601.0),
     ],
-    ids=["empty message", "empty frame", "window update", "one byte", "control frame"],
+    ids=["empty message", "empty frame", "window update", "one byte", "control frame", "no such stream", "again"],
 )
 @pytest.mark.parametrize("is_stranger", [True, False])
 async def test_read__frames_that_say_nothing__are_read_no_faster_than_they_may_be(

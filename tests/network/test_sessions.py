@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import struct
 from dataclasses import replace
 
 import pytest
 import trio
+from libp2p.stream_muxer.yamux import yamux
 
 from protocol.errors import OperatorError
 from protocol.events import PeerJoined, PeerLeft
@@ -305,6 +307,24 @@ async def test_neighbour__sends_faster_than_allowed__is_read_more_slowly(monkeyp
             assert dialler.network.sessions.send(listener.peer, record(number, 10_000))
         await until(lambda: len(listener.messages()) == 7)
         assert trio.current_time() - started_s > 0.4  # 70 kB less the burst, at 100 kB/s
+        nursery.cancel_scope.cancel()
+
+
+async def test_neighbour__sends_data_for_streams_that_do_not_exist__is_read_more_slowly() -> None:
+    """25 MB/s of them were decrypted and dropped. What is in flight when a stream is reset delays nobody."""
+    async with trio.open_nursery() as nursery:
+        listener, dialler = await connect_pair(nursery)
+        session = dialler.network.sessions.get(listener.peer)
+        assert session is not None
+        window = bytes(bounds.STREAM_WINDOW_BYTES)
+        for windows in (1, 3):
+            started_s = trio.current_time()
+            for _ in range(windows):
+                header = struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, 999_999, len(window))
+                await session.channel.link.muxed._write_frame(header + window)
+            assert dialler.network.sessions.send(listener.peer, record(windows))
+            await until(lambda windows=windows: record(windows) in listener.messages())  # type: ignore[misc]
+        assert trio.current_time() - started_s > 0.5
         nursery.cancel_scope.cancel()
 
 

@@ -4,8 +4,8 @@ For each frame the library makes a dozen coroutine calls, two system calls to re
 nobody keeps. Here all available bytes are read at once, and a plain data frame goes straight into its stream. Every
 other frame, and an incomplete one, takes the library's path with the library's checks and deadlines.
 
-Even empty Noise messages, empty frames and yamux pings cost computing. A peer that sends more than FRAMES_PER_S of
-them is read more slowly.
+Even empty Noise messages, empty frames, yamux pings and data for streams that do not exist cost computing. A peer that
+sends more than FRAMES_PER_S of them is read more slowly.
 """
 
 import struct
@@ -50,11 +50,13 @@ class DirectSession:
         while len(self._plain) < HEADER_SIZE:
             await self._receive()
             self._deliver()
-        self._unpaid_frames += bounds.CONTROL_FRAME_COST
-        await self._stay_within_rate()
         header = self._take(HEADER_SIZE)
-        _, kind, _, _, length = _HEADER.unpack(header)
+        _, kind, flags, stream_id, length = _HEADER.unpack(header)
         self._body_bytes = length if kind == TYPE_DATA else 0
+        self._unpaid_frames += bounds.CONTROL_FRAME_COST
+        if flags or stream_id not in self._muxed.streams:  # no window bounds what the library drops
+            self._unpaid_frames += self._body_bytes / bounds.DROPPED_BYTES_PER_FRAME
+        await self._stay_within_rate()
         return header
 
     async def _stay_within_rate(self) -> None:
