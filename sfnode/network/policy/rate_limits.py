@@ -89,7 +89,12 @@ def handling_cost_bytes(message: wire.Message, record_bytes: int, seconds: float
     records = len(message.data) // record_bytes if isinstance(message, wire.Records) else 0
     usual_s = records * bounds.PUSHED_RECORD_S
     excess_s = max(0.0, min(seconds, bounds.ANSWER_US_MAX / 1e6) - usual_s)
-    return excess_s / bounds.PUSHED_RECORD_S * bounds.PUSHED_RECORD_COST_BYTES
+    return time_cost_bytes(excess_s)
+
+
+def time_cost_bytes(seconds: float) -> float:
+    """Return the cost, in bytes, of ``seconds`` of computing: as many unrequested records take as long."""
+    return seconds / bounds.PUSHED_RECORD_S * bounds.PUSHED_RECORD_COST_BYTES
 
 
 def in_turns(message: wire.Message, record_bytes: int) -> Iterator[wire.Message]:

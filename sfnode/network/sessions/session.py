@@ -122,7 +122,8 @@ class Session:
             while (received := await self.channel.receive_untrusted()) is not None:
                 message, size = received
                 self.heartbeat.heard()
-                await self.stay_within_rate(size + bounds.FRAME_COST_BYTES)
+                decoding_cost_bytes = rate_limits.time_cost_bytes(self.channel.decoding_s)
+                await self.stay_within_rate(max(size + bounds.FRAME_COST_BYTES, decoding_cost_bytes))
                 await self._receive(message)
             self.end("the peer closed the connection")
         except LinkBrokenError as error:
@@ -151,7 +152,7 @@ class Session:
         """Charge the peer an extra cost; it is read again once it has earned that."""
         self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
 
-    async def stay_within_rate(self, cost_bytes: int) -> None:
+    async def stay_within_rate(self, cost_bytes: float) -> None:
         """Charge the peer ``cost_bytes``, and wait while it is over its rate."""
         wait_s = self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
         if wait_s > 0:
