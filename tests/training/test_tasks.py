@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Sequence, Split, WhitespaceSplit
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
@@ -66,6 +68,16 @@ def test_read_task__rows_that_take_long__are_counted_while_they_are_read(
         monkeypatch.setattr(f"sfnode.reporter.{name}", 0.0)
     read_task(tiny_tokenizer(), TASK, [{"sentence": "good", "label": 1}] * 2, None)
     assert capsys.readouterr().err.startswith("reading the data: 1 rows, ")
+
+
+def test_read_task__row_on_which_the_tokenizer_panics__is_named_and_the_process_lives() -> None:
+    """A panic of its Rust code is no `Exception`: `init` showed a traceback, and a worker was restarted for ever."""
+    tokenizer: Any = tiny_tokenizer()
+    tokenizer.backend_tokenizer.pre_tokenizer = Sequence([WhitespaceSplit(), Split(Regex("(a|aa)+$"), "isolated")])
+    with pytest.raises(OperatorError, match=r"^row 2: the model's tokenizer fails: .*retry-limit-in-match"):
+        read_task(tokenizer, TASK, [{"sentence": "a" * length + "!", "label": 1} for length in (1, 60)], None)
+    with pytest.raises(OperatorError, match=r"^the task: the model's tokenizer fails: "):
+        PromptEncoder(tokenizer, task_spec(CLASSIFICATION, label_words=["good", "a" * 60 + "!"]))
 
 
 @pytest.mark.parametrize(

@@ -216,11 +216,27 @@ def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
     return frozenset(token for token in (found if isinstance(found, list) else [found]) if type(token) is int)
 
 
+@contextmanager
+def named_panics(where: str) -> Iterator[None]:
+    """Raise OperatorError for panics of a tokenizer within the block: those of its Rust code are no `Exception`."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # nobody can import this class
+            text = f"{where}: the model's tokenizer fails: {first_line(error)}. Change the text or the model"
+            raise OperatorError(text) from None
+        raise
+
+
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder``; OperatorError when it cannot be read or used."""
     doing, names = f"{folder}: the tokenizer cannot be loaded", model_files.tokenizer_files(folder)
     advice = ". Fetch its files again"
-    with only_these(folder, (CONFIG_FILE, *names)) as view, named_errors(doing, view, folder, advice=advice):
+    with (
+        only_these(folder, (CONFIG_FILE, *names)) as view,
+        named_panics(doing),
+        named_errors(doing, view, folder, advice=advice),
+    ):
         with named_errors(f"{folder} {_NO_MODEL}: {CONFIG_FILE}", view, folder):  # which the tokenizer's class reads
             AutoConfig.from_pretrained(view, trust_remote_code=False, local_files_only=True)
         try:

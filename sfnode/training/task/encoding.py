@@ -17,6 +17,7 @@ from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
 from sfnode.reporter import counting
 from sfnode.rows import RowTexts, TaskTemplate, row_files
+from sfnode.training.model import loading
 from sfnode.training.task.answer_judge import AnswerJudge
 
 Tokens = tuple[int, ...]
@@ -105,26 +106,28 @@ class PromptEncoder:
         bare, whole = (tokenizer.encode("a", add_special_tokens=is_whole) for is_whole in (False, True))
         self._prefix = tuple(whole[: whole.index(bare[0])]) if bare and bare[0] in whole else ()
         self._context = _CONTEXT + self.template.end
-        self._context_tokens = self._encoded(self._context)
-        self.words = self._label_words()
+        with loading.named_panics("the task"):
+            self._context_tokens = self._encoded(self._context)
+            self.words = self._label_words()
+            self.joined = tuple(word for word in task.label_words if self._after_context(word) is None)
         self.lead, self.label_tokens = _set_apart(self.words)
-        self.joined = tuple(word for word in task.label_words if self._after_context(word) is None)
 
     def encode(self, row: object, where: str) -> tuple[Example, ...]:
         """Return the examples in a decoded JSON value: one, or the pieces of a long plain text.
 
-        OperatorError: a field is missing or malformed, no token is left, or the model has no row for one; the error
-        begins with ``where``.
+        OperatorError: a field is missing or malformed, the tokenizer fails, no token is left, or the model has no row
+        for one; the error begins with ``where``.
         """
         texts = self.template.texts(row, where)
-        if self._task.kind is TaskKind.COMPLETION:
-            examples = self._completions(texts, where)
-        elif self.rule is not None:
-            examples = (self._question(texts, self.rule.tokens, where),)
-        else:
-            words = () if self.label_tokens else self.words
-            candidates = words or tuple(self._following(text) for text in texts.following)
-            examples = (self._example(texts, candidates, where),)
+        with loading.named_panics(where):
+            if self._task.kind is TaskKind.COMPLETION:
+                examples = self._completions(texts, where)
+            elif self.rule is not None:
+                examples = (self._question(texts, self.rule.tokens, where),)
+            else:
+                words = () if self.label_tokens else self.words
+                candidates = words or tuple(self._following(text) for text in texts.following)
+                examples = (self._example(texts, candidates, where),)
         for example in examples:
             for tokens in (example.tokens, *example.candidates):
                 self._check_rows(tokens, f"{where}: the text")
