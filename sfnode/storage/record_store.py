@@ -13,6 +13,7 @@ from pathlib import Path
 
 from protocol.crypto import Author
 from protocol.errors import OperatorError, StorageDamagedError
+from protocol.ledger import STATEMENT_KEY_BYTES, StatementKind
 from protocol.limits import STEPS_MAX
 from protocol.run import SignedManifest
 from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
@@ -23,8 +24,11 @@ _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS {SLOT_INDEX} ON records (substr(record, 1, 8), substr(record, 33, 4));
 CREATE TABLE IF NOT EXISTS statements (arrival INTEGER PRIMARY KEY AUTOINCREMENT, statement BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS statements_by_key ON statements (substr(statement, 1, {STATEMENT_KEY_BYTES}));
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+_DELETE_LATER = f"""DELETE FROM statements WHERE substr(statement, 1, {STATEMENT_KEY_BYTES}) = ?
+AND substr(statement, {STATEMENT_KEY_BYTES + 1}, 4) > ?"""
 
 
 class Store(StoredRecords):
@@ -70,10 +74,16 @@ class Store(StoredRecords):
     # --- statements ---------------------------------------------------------------------------------------
 
     def add_statements(self, statements: Sequence[bytes]) -> None:
-        """Append statements in one transaction, and wait until they are on the disk."""
-        rows = [(statement,) for statement in statements]
+        """Append statements in one transaction, and wait until they are on the disk.
+
+        An exclusion takes the place of later ones of its author: the earliest counts, and the owner may sign many.
+        """
         with self._transaction(is_durable=True):
-            self._database.executemany("INSERT INTO statements (statement) VALUES (?)", rows)
+            for statement in statements:
+                if statement[0] == StatementKind.EXCLUDE:
+                    key, rest = statement[:STATEMENT_KEY_BYTES], statement[STATEMENT_KEY_BYTES:]
+                    self._database.execute(_DELETE_LATER, (key, rest[:4]))
+                self._database.execute("INSERT INTO statements (statement) VALUES (?)", (statement,))
 
     # --- facts --------------------------------------------------------------------------------------------
 

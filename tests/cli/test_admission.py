@@ -341,12 +341,14 @@ def test_status__admission_of_the_own_key__says_what_to_do(changes: dict[str, ob
     assert text in admission_of(changed(STATUS, **changes))
 
 
-def test_store__statements__are_read_before_records(tmp_path: Path) -> None:
+def test_store__statements__are_read_before_records_and_an_exclusion_replaces_later_ones(tmp_path: Path) -> None:
     place = Place(tmp_path, LISTED)
     store = Store(DataDirectory(place.data_dir), sign_manifest(LISTED, OWNER))
     store.add([seal(LISTED, 1, 0), seal(LISTED, 1, 5), seal(LISTED, 2, 0)], is_durable=True)
-    store.add_statements([admit(LISTED, 1), exclude(LISTED, 1, 5)])
-    assert store.statements() == [admit(LISTED, 1), exclude(LISTED, 1, 5)]
+    kept = [admit(LISTED, 1), exclude(LISTED, 2, 9)]
+    store.add_statements([*kept, exclude(LISTED, 1, 7), exclude(LISTED, 1, 6)])  # an owner could fill the disk so
+    store.add_statements([exclude(LISTED, 1, 5)])
+    assert store.statements() == [*kept, exclude(LISTED, 1, 5)]
     store.close()
     with DataDirectory(place.data_dir).replayed(LISTED) as replica:
         assert [envelope.step for envelope in replica.ledger.slots.envelopes()] == [0]
