@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from protocol.events import PeerJoined, PeerLeft
+from protocol.wire import PeerId
 from sfnode import event_log
 from sfnode.event_log import log, show_log
+from sfnode.node.watching.network_news import NetworkNews
 from sfnode.reporter import Reporter
 
 
@@ -59,6 +62,19 @@ def test_log__same_event_again_and_again__is_shown_once_in_a_while_with_how_many
         now_s = event_log.REPEAT_S
         log(logging.WARNING, "peer_rejected")
     assert [event.get("left_out") for event in events(stream)] == [None, 999]
+
+
+def test_peers__strangers_that_come_and_go_all_day__are_mostly_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, stream = 0.0, io.StringIO()
+    monkeypatch.setattr("sfnode.node.watching.network_news.time.monotonic", lambda: now_s)
+    news = NetworkNews(Reporter(is_json=True, stream=stream), lambda peer: peer, agent="sfnode/0.1.0")
+    for second in range(24 * 3600):
+        now_s = float(second)
+        news.tell_of_peer(PeerJoined(peer=PeerId(str(second))))
+        news.tell_of_peer(PeerLeft(peer=PeerId(str(second)), reason="garbage"))
+    joined, left = ([each for each in events(stream) if each["event"] == name] for name in ("peer_joined", "peer_left"))
+    assert [len(joined), len(left)] == [1_503] * 2 and len(stream.getvalue()) < 500_000
+    assert "left_out" not in left[50] and (left[-1]["left_out"], left[-1]["reason"]) == (59, "garbage")
 
 
 def test_log__failure__carries_its_traceback() -> None:

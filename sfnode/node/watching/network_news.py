@@ -7,7 +7,7 @@ from the network is a program.
 import logging
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
@@ -15,12 +15,13 @@ from protocol.crypto import Author
 from protocol.events import Event, PeerJoined, PeerLeft
 from protocol.ledger import Ledger
 from protocol.wire import PeerId
-from sfnode.network import MappingReport, MemoryState, Network
+from sfnode.network import MappingReport, MemoryState, Network, policy
 from sfnode.reporter import Reporter, format_seconds
 from sfnode.status import ADMITTED, News, Status, admission_of
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX = 8
+_LINES_MAX, _LINES_PER_S = 64, 1 / 60  # at once and then, of peers that came and of those that left: 0.5 MB a day
 _AGENT = re.compile(r"sfnode/(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 _REPORTS_MAX = 3  # of one life: a neighbour can claim any number
 
@@ -36,6 +37,7 @@ class NetworkNews:
     def __init__(self, reporter: Reporter, label: Callable[[PeerId], str], agent: str) -> None:
         self._reporter, self._label = reporter, label
         self._latest: deque[News] = deque(maxlen=_NEWS_MAX)
+        self._lines, self._left_out = policy.TokenBuckets(_LINES_MAX, _LINES_PER_S), Counter[str]()
         self._dials: set[tuple[str, str]] = set()
         self._mapping: MappingReport | None = None
         self._is_memory_full = False
@@ -51,13 +53,20 @@ class NetworkNews:
 
     def tell_of_peer(self, event: Event) -> None:
         if isinstance(event, PeerJoined):
-            text = f"peer {self._label(event.peer)} joined"
-            self._reporter.event("peer_joined", text, peer=event.peer)
-            self._remember(text, is_bad=False)
+            self._tell_of("peer_joined", f"peer {self._label(event.peer)} joined", is_bad=False, peer=event.peer)
         elif isinstance(event, PeerLeft):
             text = f"peer {self._label(event.peer)} left: {event.reason}"
-            self._reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
-            self._remember(text, is_bad=True)
+            self._tell_of("peer_left", text, is_bad=True, peer=event.peer, reason=event.reason)
+
+    def _tell_of(self, name: str, text: str, *, is_bad: bool, **fields: str) -> None:
+        """Report that a peer came or left, or count it for the next line: new ids cost strangers nothing."""
+        if self._lines.take(name, time.monotonic(), wait_s_max=0.0) is None:
+            self._left_out[name] += 1
+            return
+        left_out = self._left_out.pop(name, 0)
+        more: dict[str, object] = {"left_out": left_out} if left_out else {}
+        self._reporter.event(name, f"{text} ({left_out:,} more)" if left_out else text, **fields, **more)
+        self._remember(text, is_bad=is_bad)
 
     def look(self, network: Network, memory: MemoryState) -> None:
         # Why an address cannot be reached, each reason once while it lasts. Anybody can invent peers: not of those.
