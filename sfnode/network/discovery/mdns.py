@@ -1,7 +1,7 @@
 """Discovery of peers on the local network: asks, answers and reports addresses. One UDP socket, one task each way.
 
 Anybody on the network can send such packets, so their addresses are only hints. Only an address equal to the packet's
-own source counts, so that nobody can make us dial a third machine.
+own source counts, so that nobody elsewhere can make us dial a third machine.
 """
 
 import ipaddress
