@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 
 from protocol.errors import OperatorError
 from protocol.state.coefficients import Coefficients, view_exp
@@ -22,8 +22,9 @@ from sfnode.training.export.adapter import export_adapter, float32_parts
 from sfnode.training.export.hugging_face_folder import export_model
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensor_groups import TensorGroup
+from tests.architectures.tiny_configs import tiny_config
 from tests.training.brute_force import made_up_bases
-from tests.training.exports import CONFIGS, TrainedRun, save_base, trained_run
+from tests.training.exports import CONFIGS, VOCABULARY, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
 # Largest |C| whose |U C| needs one, two and three float32 parts, at rank 4
@@ -126,6 +127,35 @@ def test_export_adapter__loaded_by_peft__gives_the_logits_of_the_exported_folder
         found = _with_peft(run, tmp_path / "adapter")(TOKENS).logits
     assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
     assert (found - before).abs().max() > 0.1 * expected.abs().max()
+
+
+@pytest.mark.parametrize("only", ["", "mlp"])
+def test_export_adapter__plain_layers_of_a_model_with_experts__are_all_loaded_by_peft(
+    only: str, tmp_path: Path
+) -> None:
+    """PEFT once passed over their MLPs: it takes them for experts, and its warning is no error for people."""
+    config = Qwen3MoeConfig(
+        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, moe_intermediate_size=8, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=4, num_experts=4, num_experts_per_tok=2,
+        mlp_only_layers=[0], max_position_embeddings=64,
+    )  # fmt: skip
+    run = trained_run(save_base(config, tmp_path / "base"), only=only)
+    names = [tensor.name for tensor in run.manifest.tensors if ".mlp." in tensor.name]
+    assert len(names) == 3
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "adapter")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "folder")
+    with torch.no_grad():
+        expected = AutoModelForCausalLM.from_pretrained(tmp_path / "folder")(TOKENS).logits
+        found = _with_peft(run, tmp_path / "adapter")(TOKENS).logits
+    assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+def test_export_adapter__layer_that_peft_reads_under_another_name__is_refused_in_words(tmp_path: Path) -> None:
+    config = tiny_config("laguna")
+    config.vocab_size = VOCABULARY
+    run = trained_run(save_base(config, tmp_path / "base"), only="shared_experts")
+    with pytest.raises(OperatorError, match=r"PEFT would not find layer \S+gate_proj in models of laguna: export the"):
+        export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "adapter")
 
 
 @pytest.mark.parametrize("family", CONFIGS)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import WeightRenaming, rename_source_key
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
@@ -34,6 +36,10 @@ Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 
 Factors = tuple[Tensor, Tensor]  # A: (rank, inputs), B: (outputs, rank); the update is B @ A
+
+# Layers that PEFT takes for parts of experts in models that have them, wherever they are: it passes them over unless
+# their weights are named as parameters.
+_TAKEN_FOR_EXPERTS = (".gate.weight", ".gate_proj.weight", ".up_proj.weight", ".down_proj.weight")
 
 # Kind of model in transformers -> llama.cpp's. Only those that were compared with it (docs/evaluate_export.md).
 _KINDS = {"llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}
@@ -57,7 +63,7 @@ def export_adapter(
     when coefficients are so large that float32 needs two or three parts for them. Its scaling is 1.
 
     OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), llama.cpp has no
-    model of this kind, or as `export_model`.
+    model of this kind, PEFT would not find a layer, or as `export_model`.
     """
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
@@ -79,6 +85,7 @@ def export_adapter(
         tensors = {f"base_model.model.{name}.lora_{side}.weight": each for name, side, each in sides}
         save_file(tensors, part / "adapter_model.safetensors", metadata={"format": "pt"})
         config = _adapter_config(manifest, base_folder, layers, rank=len(sides[0][2]))
+        config |= _targets(layers, model)
         (part / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
@@ -111,8 +118,26 @@ def _adapter_config(
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": any(isinstance(layer.module, Conv1D) for layer in layers),
-        "target_modules": [_module_name(layer) for layer in layers],  # full names: PEFT matches whole path ends
     }
+
+
+def _targets(layers: Sequence[ParameterPlace], model: PreTrainedModel) -> dict[str, object]:
+    """Return the layers that PEFT adapts, by full names: it matches whole path ends. OperatorError: it finds one not.
+
+    PEFT renames what it reads, as transformers renames the tensors of files.
+    """
+    steps = get_model_conversion_mapping(model)
+    renamings = [step for step in steps if isinstance(step, WeightRenaming)]
+    for layer in layers:
+        if rename_source_key(layer.name, renamings, [])[0] != layer.name:
+            raise OperatorError(
+                f"PEFT would not find layer {_module_name(layer)} in models of {model.config.model_type}: export the "
+                "whole model instead"
+            )
+    has_experts = any("experts" in name for step in steps for name in step.target_patterns)
+    named = [layer.name for layer in layers if has_experts and layer.name.endswith(_TAKEN_FOR_EXPERTS)]
+    modules = [_module_name(layer) for layer in layers if layer.name not in named]
+    return {"target_modules": modules, **({"target_parameters": named} if named else {})}
 
 
 def _module_name(layer: ParameterPlace) -> str:
