@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
@@ -18,7 +19,7 @@ from sfnode.training.answers import AnswerWriter
 from sfnode.training.model import check_model, check_whole_fits, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of
+from sfnode.training.task import AnswerJudge, Example, PromptEncoder, RowBatch, TaskData, batch_of, scoring
 
 _NO_RESPONSE = "."  # placeholder for the response that the model is asked for
 _NOT_GIVEN = ""  # placeholder for what the rule of rewards reads of a row
@@ -143,7 +144,14 @@ class _Asked:
             return Reply(text=text, shares=(), reward=reward if is_judged else None)
         choices: Any = row.get("choices", ())  # a choice task has them: the encoder checks it
         words = self.task.label_words or [str(choice) for choice in choices]
-        each = [replace(example, label=number) for number in range(len(words))]
-        batch = batch_of(self.data, each, 1, self.shared.device)
-        shares = (-self.shared.scores(batch, self.data.label_tokens).loss.float()).exp().tolist()
+        shares = self._scores(example).float().softmax(dim=0).tolist()
         return Reply(text=words[shares.index(max(shares))].strip(), shares=tuple(shares))
+
+    def _scores(self, example: Example) -> Tensor:
+        """Return the scores of the label words or choices, [C]."""
+        batch, shared = batch_of(self.data, [example], 1, self.shared.device), self.shared
+        if isinstance(batch, RowBatch):
+            return shared.label_logits(batch, self.data.label_tokens)[0]
+        hidden_AH = shared.hidden(batch).flatten(0, 1)
+        likelihood_P, _, _ = scoring.likelihoods(shared.scored_head, hidden_AH, batch, shared.loss_dtype)
+        return scoring.candidate_scores(scoring.row_means(likelihood_P, batch), batch)[0]

@@ -19,6 +19,8 @@ from sfnode.model_files import resolve_model
 from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.model import loading
 from sfnode.training.model_questions import Comparison, ask_model, row_of
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run
 from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, LONG_WORDS, TEXT, task_spec
@@ -51,6 +53,40 @@ def test_ask__labels_and_choices__have_shares_that_add_up(
     assert found.before.text in answers
     assert len(found.before.shares) == len(answers)
     assert sum(found.before.shares) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "question", "rows"),
+    [
+        ({**CLASSIFICATION, "label_words": [" no", " yes"]}, "a good film", 1),
+        (LONG_WORDS, "a good film", 3),
+        (CHOICE, CHOICES, 3),
+    ],
+)
+def test_ask__labels_and_choices__have_the_shares_of_their_losses_from_one_row_each(
+    fields: dict[str, Any], question: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: each of L words that one token does not set apart made L rows, L x L in all."""
+    (example,), data, shared = _as_trained({**fields, "max_tokens": 32}, question)
+    passed: list[int] = []
+    hidden = SharedModel.hidden
+
+    def noted(self: SharedModel, batch: Any) -> torch.Tensor:
+        passed.append(len(batch.tokens))
+        return hidden(self, batch)
+
+    monkeypatch.setattr(SharedModel, "hidden", noted)
+    (found,) = asked(fields, question)
+    assert [each for each in passed if each != 2] == [rows] * 2  # two rows check the head
+    labels = [replace(example, label=number) for number in range(len(found.before.shares))]
+    losses = shared.scores(batch_of(data, labels, 1, shared.device), data.label_tokens).loss
+    assert found.before.shares == pytest.approx((-losses).exp().tolist(), abs=1e-5)
+
+
+def _as_trained(fields: dict[str, Any], question: str) -> tuple[tuple[Example, ...], TaskData, SharedModel]:
+    encoder = PromptEncoder(loading.load_tokenizer(MODEL), task := task_spec(fields))
+    shared = SharedModel(loading.load_causal_lm(MODEL, torch.device("cpu"), torch.float32))
+    return encoder.encode(row_of(task, question), ""), TaskData(label_tokens=encoder.label_tokens), shared
 
 
 @pytest.mark.parametrize(("fields", "question"), [(COMPLETION, "a film"), (TEXT, "this film was")])
