@@ -1,7 +1,8 @@
 """Let a model write answers token by token, and listen to its layers on the way.
 
-A prompt passes once for all of its answers; each further token costs one pass of one token. Where a model
-has no cache of keys and values that gives the same numbers, every token costs a pass of the whole text.
+A prompt passes once for all of its answers; each further token costs one pass of one token. Where a model's
+cache cannot be repeated, as that of linear attention, a prompt passes once for each answer. Where it has no cache that
+gives the same numbers, every token costs a pass of the whole text.
 
 Shapes: P prompts, N = P x copies answers, T tokens, H width of the hidden states, V vocabulary, I inputs of a layer.
 """
@@ -123,10 +124,9 @@ def passes_of(
     and the inputs there of the layers that are listened to: those of the weights in ``names``.
     OperatorError: one of these layers is not linear.
     """
-    if shared.has_cache is None:
-        shared.has_cache = _cache_agrees(shared)
-    kind = CachedPasses if shared.has_cache else WholePasses
-    return kind(shared, terms, names)
+    if shared.passes is None:
+        shared.passes = _quickest(shared)
+    return _KINDS[shared.passes](shared, terms, names)
 
 
 class CachedPasses:
@@ -172,6 +172,14 @@ class CachedPasses:
         return found.last_hidden_state[:, -1], inputs
 
 
+class RepeatedPasses(CachedPasses):
+    """As `CachedPasses`, for caches that cannot be repeated."""
+
+    def prompts(self, prompts: Sequence[Tokens], copies: int) -> tuple[Tensor, list[Tensor]]:
+        """Pass each prompt ``copies`` times."""
+        return super().prompts([prompt for prompt in prompts for _ in range(copies)], 1)
+
+
 class WholePasses:
     """Passes the whole text for each token: slow, and right for every causal model. Texts are padded on the right."""
 
@@ -203,20 +211,26 @@ class WholePasses:
         return hidden_AH[last_N], inputs
 
 
+_KINDS: tuple[type[CachedPasses | WholePasses], ...] = (CachedPasses, RepeatedPasses, WholePasses)  # quickest first
+
+
 @torch.inference_mode()
-def _cache_agrees(shared: SharedModel) -> bool:
-    """Return whether passes with a cache give what whole passes give, for prompts of unlike lengths."""
-    token_N = torch.tensor([8, 8, 10, 10], device=shared.device)
-    found = []
-    for kind in (CachedPasses, WholePasses):
-        passes: CachedPasses | WholePasses = kind(shared, {}, ())
-        try:
-            ends = [passes.prompts(_PROBED, 2)[0], passes.further(token_N)[0], passes.further(token_N)[0]]
-        except (AttributeError, TypeError, ValueError, LookupError, RuntimeError) as error:
-            if isinstance(error, torch.OutOfMemoryError) or kind is WholePasses:
-                raise
-            return False
-        found.append(torch.stack(ends).float())
-    cached, whole = found
+def _quickest(shared: SharedModel) -> int:
+    """Return the first of `_KINDS` that gives what whole passes give, for prompts of unlike lengths."""
+    whole = _probe(shared, WholePasses)
     tolerance = _TOLERANCE.get(shared.dtype, 0.05) * float(whole.abs().max())
-    return cached.shape == whole.shape and float((cached - whole).abs().max()) <= tolerance
+    for number, kind in enumerate(_KINDS):
+        try:
+            found = _probe(shared, kind)
+        except torch.OutOfMemoryError:
+            raise
+        except (AttributeError, TypeError, ValueError, LookupError, RuntimeError):
+            continue
+        if found.shape == whole.shape and float((found - whole).abs().max()) <= tolerance:
+            return number
+    return len(_KINDS) - 1
+
+
+def _probe(shared: SharedModel, kind: type[CachedPasses | WholePasses]) -> Tensor:
+    token_N, passes = torch.tensor([8, 8, 10, 10], device=shared.device), kind(shared, {}, ())
+    return torch.stack([passes.prompts(_PROBED, 2)[0], passes.further(token_N)[0], passes.further(token_N)[0]]).float()

@@ -54,7 +54,7 @@ class SharedModel:
         layer_probe.check_causal(model)
         self.pass_context.read_at_last = layer_probe.layers_read_at_last(model)
         self.final_norm = layer_probe.norm_at_the_end(model)
-        self.has_cache: bool | None = None  # whether passes with a cache give the same numbers; None: not tried
+        self.passes: int | None = None  # which of the ways to pass answers is the quickest; None: not tried
         check_head(self)
 
     @property

@@ -9,16 +9,25 @@ import pytest
 import torch
 
 from protocol.subspace.drawn_examples import answer_draws
-from sfnode.training.answers import Answers, AnswerWriter, CachedPasses, WholePasses, passes_of, stop_tokens
+from sfnode.training.answers import (
+    Answers,
+    AnswerWriter,
+    CachedPasses,
+    RepeatedPasses,
+    WholePasses,
+    passes_of,
+    stop_tokens,
+)
 from sfnode.training.dense_estimate import dense_terms
 from sfnode.training.shared_model import SharedModel
+from tests.architectures.verdict import loaded
 from tests.support.found_bases import dense_bases
 from tests.support.tiny_models import VOCABULARY, tiny_gpt2, tiny_llama, tiny_opt
 from tests.training.test_dense_estimate import a_core, some_texts, some_tokens
 
 PROMPTS = [some_tokens(seed, count) for seed, count in ((1, 5), (2, 2), (3, 7), (4, 4))]
 every_model = pytest.mark.parametrize("make", [tiny_opt, tiny_gpt2, tiny_llama])
-every_kind = pytest.mark.parametrize("kind", [CachedPasses, WholePasses])
+every_kind = pytest.mark.parametrize("kind", [CachedPasses, RepeatedPasses, WholePasses])
 
 
 def endless(make: Any) -> SharedModel:
@@ -104,7 +113,16 @@ def test_write_answers__listener__hears_the_inputs_of_whole_passes(kind: Any) ->
 
 @every_model
 def test_passes_of__cache_that_agrees__is_used(make: Any) -> None:
-    assert isinstance(passes_of(SharedModel(make()), {}), CachedPasses)
+    assert type(passes_of(SharedModel(make()), {})) is CachedPasses
+
+
+def test_passes_of__linear_attention_whose_cache_cannot_be_repeated__keeps_it_all_the_same() -> None:
+    """Each token cost a pass of the whole text."""
+    shared = endless(lambda: loaded("qwen3_5_text"))
+    assert type(passes_of(shared, {})) is RepeatedPasses
+    draws = answer_draws(7, 4 * 3, 6).reshape(4, 3, 6)
+    repeated, whole = (written(shared, kind, draws=draws) for kind in (RepeatedPasses, WholePasses))
+    assert repeated == whole
 
 
 def test_passes_of__cache_that_forgets_the_padding__is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
