@@ -10,21 +10,28 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from protocol.errors import OperatorError
+from protocol.state import Coefficients
 from protocol.subspace.basis_file import Bases
+from sfnode.model_files.model_folder import ModelFolder
 from sfnode.training.export.adapter import export_adapter
 from sfnode.training.export.hugging_face_folder import check_free, export_model, fresh_folder
 from sfnode.training.model.folding import fold_weights
+from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.tensor_groups import TensorGroup
+from sfnode.training.model.weights_digest import load_described
+from sfnode.training.shared_model import SharedModel
 from tests.training.exports import CONFIGS, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
@@ -115,6 +122,21 @@ def test_export_model__run_without_updates__is_the_base_model(tmp_path: Path) ->
     export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     with torch.no_grad():
         assert torch.equal(_load(tmp_path / "out")(TOKENS).logits, _load(run.base)(TOKENS).logits)
+
+
+@pytest.mark.parametrize("field", ["output_attentions", "output_hidden_states", "return_dict"])
+def test_export_model__config_that_asks_for_other_outputs__is_as_without(
+    field: str, run: TrainedRun, tmp_path: Path
+) -> None:
+    """Attentions ended in a traceback at the export; without a dict, the model was refused as no model of texts."""
+    config = json.loads((run.base / "config.json").read_text()) | {field: field != "return_dict"}
+    (run.base / "config.json").write_text(json.dumps(config))
+    shared = SharedModel(load_causal_lm(run.base, torch.device("cpu"), torch.float32))
+    model = load_described(ModelFolder(path=run.base, id="local:base", revision=""))[1]
+    manifest = replace(run.manifest, model=model)
+    export_model(Bases(manifest), Coefficients(manifest), run.base, tmp_path / "out")
+    with torch.no_grad():
+        assert torch.equal(shared.model(TOKENS).logits, _load(tmp_path / "out")(TOKENS).logits)
 
 
 def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: TrainedRun, tmp_path: Path) -> None:
@@ -304,6 +326,7 @@ def _fail_inside(out: Path, error: Exception) -> None:
         (OSError(28, "No space left on device"), OperatorError, "disk is full"),
         (SafetensorError("I/O error: No space left on device (os error 28)"), OperatorError, "disk is full"),
         (SafetensorError("unknown"), OperatorError, "unknown"),
+        (StrictDataclassError("of config.json"), OperatorError, "of config.json"),
         (RuntimeError("a bug"), RuntimeError, "a bug"),
     ],
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
@@ -55,7 +56,7 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
             path.chmod(mask)
         check_free(out, force, read)  # writing took minutes, and somebody may have put something there
         _move_into_place(part, out)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, StrictDataclassError) as error:
         raise OperatorError(f"cannot write {out}: {disk.describe_os_error(error)}") from error
     finally:
         if part != out:

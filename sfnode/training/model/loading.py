@@ -117,6 +117,9 @@ def _skeleton(folder: Path) -> PreTrainedModel:
     doing = f"{folder} {_NO_MODEL}: {CONFIG_FILE}"
     with torch.device("meta"), named_errors(doing, folder, folder), _counted(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        for part in (config, config.get_text_config()):  # what a pass returns is ours to say
+            part.output_attentions = part.output_hidden_states = False
+            part.return_dict = True
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     assert isinstance(model, PreTrainedModel)
     return model
