@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
 from numpy.typing import NDArray
-from peft import PeftModel
+from peft import AutoPeftModelForCausalLM, PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 
@@ -227,11 +229,17 @@ def test_export_adapter__run_without_updates__changes_nothing(tmp_path: Path) ->
         assert torch.equal(found, AutoModelForCausalLM.from_pretrained(run.base)(TOKENS).logits)
 
 
-def test_export_adapter__local_base_model__is_named_by_its_folder(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # as in `_with_peft`
+@pytest.mark.parametrize("name", ["local:base", "embedded:base", "pypi:base"])
+def test_export_adapter__base_model_on_no_hub__is_named_by_its_folder(name: str, tmp_path: Path) -> None:
     run = trained_run(save_base("opt", tmp_path / "base"))
+    manifest = replace(run.manifest, model=replace(run.manifest.model, id=name, revision="1.0"))
+    run = replace(run, manifest=manifest, coefficients=Coefficients(manifest))
     _, config = _adapter(run, tmp_path / "out")
     assert config["base_model_name_or_path"] == str(run.base)
     assert config["fan_in_fan_out"] is False
+    model: Any = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert torch.equal(model(TOKENS).logits, AutoModelForCausalLM.from_pretrained(run.base)(TOKENS).logits)
 
 
 @pytest.mark.parametrize("exponent", [-170, 130])

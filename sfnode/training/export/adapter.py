@@ -30,7 +30,7 @@ from protocol.subspace import Bases
 from sfnode.training.export.hugging_face_folder import check_tensors, fresh_folder, origin_of
 from sfnode.training.model import ParameterPlace, check_model, loading, perturbed, places
 
-_LOCAL_IDS = ("embedded:", "local:")  # of models that are on no hub
+_LOCAL_IDS = ("embedded:", "local:", "pypi:")  # of models that are on no hub
 
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
