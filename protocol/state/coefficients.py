@@ -4,7 +4,7 @@ Integer addition is exact and commutes. So equal sets give equal bits in any ord
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,9 @@ class Coefficients:
 
     Only the few epochs that were changed last are kept in int64. A long run has many others; they rest in the fewest
     bytes that hold their coefficients.
+
+    Attributes:
+        revision: grows with each change.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -69,8 +72,11 @@ class Coefficients:
         self._manifest = manifest
         self._epochs: dict[int, NDArray[np.signedinteger]] = {}
         self._latest: list[int] = []  # the epochs in int64, the one changed last at the end
-        self._revisions: dict[int, int] = {}
+        self._revisions: dict[int, int] = {}  # the epoch changed last at the end
         self._digests: dict[int, Digest | None] = {}  # by epoch, None where all is zero; absent after a change
+        self._unhashed: set[int] = set()  # the epochs changed since they were hashed
+        self._digest: Digest | None = None  # of the whole state; None after a change
+        self.revision = 0
 
     def add(self, updates: Iterable[Envelope]) -> None:
         """Add updates in any order. Cost: a few microseconds each, for a model of any size."""
@@ -95,22 +101,30 @@ class Coefficients:
         return tuple(epoch for epoch in sorted(self._epochs) if self.epoch_digest(epoch))
 
     def revisions(self) -> dict[int, int]:
-        """Return how often each epoch was changed. A number that has grown means new coefficients."""
+        """Return the revision with which each epoch was changed last."""
         return dict(self._revisions)
+
+    def changed_since(self, revision: int) -> list[int]:
+        """Return the epochs changed after this revision, in no order. The cost grows with their number alone."""
+        latest_first = reversed(self._revisions.items())
+        return [epoch for epoch, _ in takewhile(lambda each: each[1] > revision, latest_first)]
 
     def digest(self) -> Digest:
         """Return the state digest (SPEC 7.4), which is equal for equal states however they came about.
 
-        Only the epochs that changed since the last call are hashed: usually one or two of many.
+        Only the epochs that changed since the last call are hashed: usually one or two of many; without a change, none.
         """
-        digests = [(epoch, self.epoch_digest(epoch)) for epoch in sorted(self._epochs)]
-        fields = [part for epoch, digest in digests if digest for part in (hashing.u32(epoch), digest)]
-        return hashing.hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
+        if self._digest is None:
+            digests = [(epoch, self.epoch_digest(epoch)) for epoch in sorted(self._epochs)]
+            fields = [part for epoch, digest in digests if digest for part in (hashing.u32(epoch), digest)]
+            self._digest = hashing.hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
+        return self._digest
 
     def epoch_digest(self, epoch: int) -> Digest | None:
         """Return the digest of one epoch's coefficients, None when all of them are zero."""
         if epoch not in self._digests:
             self._digests[epoch] = self._digest_of(epoch)
+            self._unhashed.discard(epoch)
         return self._digests[epoch]
 
     def is_as_told(self, epoch: int) -> bool:
@@ -119,18 +133,25 @@ class Coefficients:
 
     def hash_resting(self) -> None:
         """Hash the epochs that have come to rest, so that :meth:`digest` never has many to hash."""
-        for epoch in sorted(self._epochs.keys() - self._digests.keys() - set(self._latest)):
+        for epoch in sorted(self._unhashed.difference(self._latest)):
             self.epoch_digest(epoch)
 
     def set_flat(self, epoch: int, values: NDArray[np.signedinteger]) -> None:
         """Replace an epoch's coefficients by a copy of ``values``, for a process that receives the state."""
         assert values.shape == (self.layout.size,)
         self._opened(epoch)[...] = values
-        self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
-        self._digests.pop(epoch, None)
 
     def _opened(self, epoch: int) -> Int64Array:
-        """Return the coefficients of ``epoch`` to change in place; pack those changed before the last _OPEN_EPOCHS."""
+        """Return the coefficients of ``epoch`` to change in place; pack those changed before the last _OPEN_EPOCHS.
+
+        Everything known of the old ones is dropped.
+        """
+        self.revision += 1
+        self._revisions.pop(epoch, None)
+        self._revisions[epoch] = self.revision
+        self._digests.pop(epoch, None)
+        self._unhashed.add(epoch)
+        self._digest = None
         if epoch in self._latest:
             self._latest.remove(epoch)
         else:
@@ -162,8 +183,6 @@ class Coefficients:
             by_epoch.setdefault(update.step // self._manifest.method.epoch_steps, []).append(update)
         for epoch, members in by_epoch.items():
             flat = self._opened(epoch)
-            self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
-            self._digests.pop(epoch, None)
             if self._manifest.method.is_dense:
                 _add_dense(flat, members, sign)
                 continue

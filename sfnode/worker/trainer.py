@@ -90,7 +90,9 @@ class Trainer:
         self._author = author if signed.manifest.task.data == DATA_PRIVATE else None
         self._budget = budget
         self._shown: Coefficients | None = None
-        self._sent: dict[int, int] = {}  # revision of each epoch in the present session
+        self._sent: set[int] = set()  # epochs that the present session has
+        self._unsent: set[int] = set()  # those of them, and others, that have changed since, up to ``_revision``
+        self._revision = 0
         self._old_rest_until_s = 0.0  # until then the worker keeps its old epochs
         self._has_fitted = False  # whether a session has been opened before
         self.estimating: int | None = None  # the step in work, until the node has heard of its end
@@ -168,7 +170,7 @@ class Trainer:
         except (OperatorError, WorkerMemoryError) as error:
             # What has been there once, room or a file, a new worker may find again.
             raise (WorkerError if self._has_fitted else OperatorError)(str(error)) from None
-        self._sent, self._has_fitted, self._old_rest_until_s = {}, True, 0.0
+        self._sent, self._shown, self._has_fitted, self._old_rest_until_s = set(), None, True, 0.0
         since_s, self.loading_since_s = self.loading_since_s, None
         seconds = 0.0 if since_s is None else trio.current_time() - since_s
         how = f"{opened.dtype}, multiplied in fp32," if opened.is_widened else opened.dtype
@@ -248,11 +250,13 @@ class Trainer:
         epochs at any time, by updates that come late or become void.
         """
         coefficients = self._coefficients()
-        if coefficients is not self._shown:  # a snapshot came or went, with other revisions
-            self._shown, self._sent, first = coefficients, dict.fromkeys(self._sent, -1), 0
-        revisions = dict.fromkeys(self._sent, 0) | coefficients.revisions()
-        changed = [epoch for epoch in sorted(revisions) if epoch >= first and self._sent.get(epoch) != revisions[epoch]]
+        if coefficients is not self._shown:  # a snapshot came or went, with other revisions; or the session is new
+            self._shown, self._unsent, self._revision, first = coefficients, set(self._sent), 0, 0
+        self._unsent.update(coefficients.changed_since(self._revision))
+        self._revision = coefficients.revision
+        changed = sorted(epoch for epoch in self._unsent if epoch >= first)
         if changed:
             await session.request(coefficients_of(coefficients, changed), messages.CoefficientsSet)
-            self._sent.update((epoch, revisions[epoch]) for epoch in changed)
+            self._sent.update(changed)
+            self._unsent.difference_update(changed)
         return changed

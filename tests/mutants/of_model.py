@@ -83,7 +83,13 @@ SUMS = (
     Mutant(
         name="epoch-digest-not-renewed",
         breaks="the cached digest of an epoch is kept when an update is added to it",
-        edits=(Edit(_COEFFICIENTS, "Coefficients._accumulate_batch", "        self._digests.pop(epoch, None)\n", ""),),
+        edits=(Edit(_COEFFICIENTS, "Coefficients._opened", "    self._digests.pop(epoch, None)\n", ""),),
+        detector=Simulation("equal ledgers with different state digests"),
+    ),
+    Mutant(
+        name="state-digest-not-renewed",
+        breaks="the cached digest of the state is kept when an update is added",
+        edits=(Edit(_COEFFICIENTS, "Coefficients._opened", "    self._digest = None\n", ""),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(

@@ -187,6 +187,36 @@ def test_state_digest__after_each_change__is_that_of_a_state_made_anew() -> None
     assert state.digest() == Coefficients(manifest).digest()
 
 
+class Unlisted(dict[int, Any]):
+    """Its keys can be looked up, but not gone through."""
+
+    def keys(self) -> Any:
+        raise AssertionError("goes through all epochs")
+
+    __iter__ = keys
+
+
+def test_coefficients__one_epoch_of_many_changes__no_other_is_looked_at() -> None:
+    manifest = small_manifest(steps=64, epoch_steps=4)
+    state, codec = Coefficients(manifest), EnvelopeCodec(manifest)
+    for step in range(0, 64, 4):
+        state.add([codec.decode_untrusted(seal(manifest, 0, step))])
+    state.hash_resting()
+    before, revision = state.digest(), state.revision
+    state._epochs = Unlisted(state._epochs)
+    assert state.digest() == before and state.changed_since(revision) == []
+    late = codec.decode_untrusted(seal(manifest, 1, 9))
+    state.add([late])
+    state.hash_resting()
+    assert state.changed_since(revision) == [2]
+    with pytest.raises(AssertionError, match="goes through"):
+        state.digest()
+    state._epochs = dict(state._epochs.items())
+    assert state.digest() != before
+    state.remove([late])
+    assert state.digest() == before
+
+
 def test_coefficients__epochs_changed_in_any_order__are_exact_and_rest_in_the_fewest_bytes() -> None:
     manifest = small_manifest(steps=64, epoch_steps=4)
     codec, chance = EnvelopeCodec(manifest), random.Random(3)
