@@ -84,7 +84,7 @@ class Snapshots:
         if step <= self._made_step:
             return []
         self._made_step = step
-        if not snapshot_file.may_fit(self._manifest, step):
+        if not snapshot_proof.may_fit(self._replica, step):
             return []
         data = snapshot_file.encode_snapshot(self._manifest, snapshot_proof.take_snapshot(self._replica, step))
         if len(data) > limits.SNAPSHOT_BYTES_MAX:

@@ -91,6 +91,11 @@ class Coefficients:
         held = self._epochs.get(epoch)
         return np.zeros(self.layout.size, dtype=np.int64) if held is None else held.astype(np.int64)
 
+    def packed(self, epoch: int) -> NDArray[np.signedinteger]:
+        """Return a changed epoch in the fewest bytes. At rest it is not copied: do not write to the array."""
+        held = self._epochs[epoch]
+        return held.astype(f"i{fewest_bytes(held)}") if epoch in self._latest else held
+
     def core(self, epoch: int) -> Int64Array:
         """Return what the view has of ``epoch``, int64[layout.size]: its sums, or a dense step's quotients."""
         flat = self.flat(epoch)
@@ -158,7 +163,7 @@ class Coefficients:
             self._epochs[epoch] = self.flat(epoch)
         self._latest.append(epoch)
         for resting in self._latest[:-_OPEN_EPOCHS]:
-            self._epochs[resting] = self._epochs[resting].astype(f"i{fewest_bytes(self._epochs[resting])}")
+            self._epochs[resting] = self.packed(resting)
         self._latest = self._latest[-_OPEN_EPOCHS:]
         flat: Int64Array = self._epochs[epoch]
         return flat

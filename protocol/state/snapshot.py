@@ -46,18 +46,16 @@ class Snapshot:
 
 
 def encode_snapshot(manifest: Manifest, snapshot: Snapshot) -> bytes:
-    """Return a snapshot's canonical bytes: each epoch's coefficients in the fewest bytes that hold them all."""
-    parts = [_HEAD.pack(_MAGIC, manifest.run_id, snapshot.step, snapshot.digest, snapshot.slots)]
+    """Return a snapshot's canonical bytes: each epoch's coefficients in the fewest bytes that hold them all.
+
+    Takes memory for these bytes alone if the coefficients have this width already.
+    """
+    head = _HEAD.pack(_MAGIC, manifest.run_id, snapshot.step, snapshot.digest, snapshot.slots)
+    parts: list[bytes | memoryview] = [head]
     for epoch, flat in sorted(snapshot.epochs.items()):
         width = fewest_bytes(flat)
-        parts += [_EPOCH.pack(epoch, width), flat.astype(f"<i{width}").tobytes()]
+        parts += [_EPOCH.pack(epoch, width), flat.astype(f"<i{width}", copy=False).data]
     return b"".join(parts)
-
-
-def may_fit(manifest: Manifest, step: int) -> bool:
-    """Return whether the file of the steps before ``step`` can keep its bound, at one byte a coefficient."""
-    epochs = -(-step // manifest.method.epoch_steps)
-    return epochs * CoefficientLayout(manifest).size <= limits.SNAPSHOT_BYTES_MAX
 
 
 def decode_snapshot_untrusted(manifest: Manifest, data: bytes) -> Snapshot:

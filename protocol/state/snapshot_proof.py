@@ -5,6 +5,7 @@ from itertools import takewhile
 
 import numpy as np
 
+from protocol import limits
 from protocol.state.coefficients import Coefficients, fewest_bytes
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Snapshot
@@ -17,6 +18,13 @@ class ProofVerdict(StrEnum):
     UNEQUAL = "unequal"  # the same updates have other coefficients: a lie, or a broken machine
     OTHER_SET = "other set"  # updates have come or were removed since: no conclusion is possible
     MISSING = "missing"  # the snapshot counts more slots than are here: they may come yet
+
+
+def may_fit(replica: Replica, step: int) -> bool:
+    """Return whether the epochs that end by ``step`` leave the file within its bound. Those at rest are not copied."""
+    own, whole = replica.coefficients(), step // replica.manifest.method.epoch_steps
+    held = (epoch for epoch in own.revisions() if epoch < whole and own.epoch_digest(epoch))
+    return sum(own.packed(epoch).nbytes for epoch in held) <= limits.SNAPSHOT_BYTES_MAX
 
 
 def take_snapshot(replica: Replica, step: int) -> Snapshot:
@@ -48,17 +56,18 @@ def judge(snapshot: Snapshot, replica: Replica) -> ProofVerdict:
 def _epochs_before(replica: Replica, step: int) -> dict[int, np.typing.NDArray[np.signedinteger]]:
     """Return the replica's own sums of the steps below ``step``, by epoch, without epochs that are all zero.
 
-    Each is in the fewest bytes: in int64 they may take eight times the size of the file.
+    Each is in the fewest bytes: in int64 they may take eight times the size of the file. Do not write to them.
     """
     own, epoch_steps = replica.coefficients(), replica.manifest.method.epoch_steps
     divided, found = step // epoch_steps, {}
     for epoch in sorted(epoch for epoch in own.revisions() if epoch * epoch_steps < step):
-        flat = own.flat(epoch)
+        packed = own.packed(epoch)
         if epoch == divided:  # subtract its updates from ``step`` on
             later = Coefficients(replica.manifest)
             updates = replica.ledger.slots.envelopes(from_step=step)
             later.add(takewhile(lambda update: update.step // epoch_steps == divided, updates))
-            flat -= later.flat(epoch)
-        if flat.any():
-            found[epoch] = flat.astype(f"i{fewest_bytes(flat)}")
+            flat = own.flat(epoch) - later.flat(epoch)
+            packed = flat.astype(f"i{fewest_bytes(flat)}")
+        if packed.any():
+            found[epoch] = packed
     return found

@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from protocol import limits
-from protocol.crypto.hashing import Author, hash_fields, u32
+from protocol.crypto.hashing import Author, Digest, hash_fields, u32
 from protocol.ledger.envelope import Envelope
 from protocol.run.manifest import Manifest, checked
 from protocol.state.coefficients import Coefficients
+from protocol.state.snapshot import Snapshot, encode_snapshot
 from tests.support.manifests import manifest_data
 
 TEMPORARIES_MAX = 32 << 20
@@ -61,3 +62,10 @@ def test_state_digest__of_a_large_epoch__takes_no_copy_of_it() -> None:
         expected = hash_fields("sfnode/epoch/1", values.astype("<i8").tobytes())
         assert peak_of(state.digest) < values.size * 8 // 4
         assert state.digest() == hash_fields("sfnode/state/1", manifest.run_id, u32(0), expected)
+
+
+def test_snapshot__coefficients_in_the_fewest_bytes__take_no_copy_but_the_file() -> None:
+    manifest = greedy_run("canonical", 128)
+    epochs = {epoch: np.full(1 << 20, 300, dtype=np.int16) for epoch in range(4)}
+    snapshot = Snapshot(step=1_024, digest=Digest(bytes(32)), slots=0, epochs=epochs)
+    assert peak_of(lambda: encode_snapshot(manifest, snapshot)) < (8 << 20) * 9 // 8

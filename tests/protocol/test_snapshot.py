@@ -17,15 +17,16 @@ from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.node.snapshot_agreement import AttestationTable
 from protocol.node.statistics import node_statistics
-from protocol.state.coefficients import CoefficientLayout
+from protocol.state import snapshot_proof
 from protocol.state.replica import Replica
-from protocol.state.snapshot import Attestation, decode_snapshot_untrusted, encode_snapshot, may_fit
-from protocol.state.snapshot_proof import take_snapshot
+from protocol.state.snapshot import Attestation, decode_snapshot_untrusted, encode_snapshot
+from protocol.state.snapshot_proof import may_fit, take_snapshot
 from protocol.wire import Attestations, AttestationsRequest
 from tests.support.ledgers import admit, exclude, signer
 from tests.support.node_cores import X, Y, join, tell
 from tests.support.snapshot_runs import (
     AUTHORS,
+    DENSE_RUN,
     JOINER,
     ROUND,
     RUN,
@@ -99,12 +100,19 @@ def test_snapshot__coefficients_of_any_size__take_the_fewest_bytes(value: int) -
     assert (read.tolist(), read.itemsize) == (flat.tolist(), width)  # in memory too
 
 
-def test_snapshot__more_coefficients_than_the_file_may_have_bytes__is_not_begun(
+def test_snapshot__whole_epochs_at_their_widths__are_the_least_that_the_file_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    step = 2 * RUN.method.epoch_steps + 1
-    monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 3 * CoefficientLayout(RUN).size)
-    assert may_fit(RUN, step) and not may_fit(RUN, step + RUN.method.epoch_steps)
+    """A fault once: they were counted at one byte a coefficient, so files were made to be thrown away."""
+    replica = Replica(DENSE_RUN)
+    own = replica.coefficients()
+    for epoch in range(8):
+        own.set_flat(epoch, np.full(own.layout.size, 300))
+    own.set_flat(STEP, np.full(own.layout.size, 300))  # beyond
+    monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 8 * 2 * own.layout.size - 1)
+    assert not may_fit(replica, STEP)
+    own.set_flat(3, np.zeros(own.layout.size, dtype=np.int64))
+    assert may_fit(replica, STEP)
 
 
 def bent_snapshots() -> dict[str, tuple[bytes, RejectReason]]:
@@ -340,11 +348,16 @@ def test_node__does_not_train__makes_the_file_and_signs_nothing() -> None:
 
 
 def test_node__snapshot_over_the_bound__makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one epoch, it is known once the file is there; of many, before."""
     monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 100)
-    node = Node(RUN, signer(1), NodeConfig(), replica_of())
-    join(node, X)
-    effects = make_live(node, X)
-    assert not made_in(effects) and node.snapshots.attestations.page() == ()
+    take = Mock(side_effect=take_snapshot)
+    monkeypatch.setattr(snapshot_proof, "take_snapshot", take)
+    for manifest, calls in ((RUN, 1), (run_of(epoch_steps=16), 1)):
+        node = Node(manifest, signer(1), NodeConfig(), replica_of(manifest))
+        join(node, X)
+        effects = make_live(node, X)
+        assert not made_in(effects) and node.snapshots.attestations.page() == ()
+        assert take.call_count == calls
 
 
 def test_node__hears_an_attestation__tells_the_others_once_and_answers_who_asks() -> None:
