@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 from protocol import limits
 from protocol.errors import Ignore, IgnoreReason
@@ -33,8 +34,9 @@ class Intake:
         """Take in what a neighbour pushed, or answered to a request. Raises Reject."""
         records = self._replica.ledger.codec.split_untrusted(message.data)
         self._sync.count_records(peer, message.request, records, self._turn.now_ms)
-        frontier = self._turn.frontier()
-        horizon_step = self._sync.horizon_of(peer, message.request, otherwise=self._turn.horizon())
+        # Both look at all authors, and most messages bring copies: neither is computed unless it is needed.
+        frontier = 0 if self._sync.is_live else self._turn.frontier()
+        horizon = cache(lambda: self._sync.horizon_of(peer, message.request, otherwise=self._turn.horizon()))
         # The other neighbours already have what a node requests while it catches up, so do not push it (SPEC 8.3).
         is_news = self._sync.is_live or message.request == 0
         fresh: list[bytes] = []
@@ -44,7 +46,7 @@ class Intake:
                     self.ignored[IgnoreReason.ALREADY_HELD.name] += 1
                     self._flood.mark_known(peer, record)
                     continue
-                fresh.extend(self._admit(record, peer, frontier, horizon_step))
+                fresh.extend(self._admit(record, peer, frontier, horizon()))
         finally:
             self.keep(fresh, source=peer, is_news=is_news)
 

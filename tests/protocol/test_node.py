@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from protocol import timings
@@ -20,6 +22,7 @@ from protocol.events import (
     TrainingSwitched,
     WorkerReady,
 )
+from protocol.node.authors_at_work import AuthorsAtWork
 from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import Head, Message, Ping, Records, SpansRequest
 from tests.support.ledgers import ledger_of, seal
@@ -198,6 +201,24 @@ def test_node__new_record__is_stored_then_sent_to_all_but_its_source() -> None:
     ]
     assert tell(relay, Y, pushed(record), 1_010) == []
     assert relay.intake.ignored == {"ALREADY_HELD": 1}
+
+
+def test_node__copies_come__authors_at_work_are_looked_at_for_what_is_new_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = [seal(MANIFEST, author, 0) for author in range(3)]
+    live, joining = node(expects_peers=True), node(expects_peers=True)
+    join_live(live, X, Y)
+    join(joining, X)
+    frontier, horizon = Mock(return_value=0), Mock(return_value=39)
+    monkeypatch.setattr(AuthorsAtWork, "frontier", frontier)
+    monkeypatch.setattr(AuthorsAtWork, "horizon", horizon)
+    for _ in range(2):
+        tell(live, X, pushed(*records), 10)
+        assert (frontier.call_count, horizon.call_count) == (0, 1)
+    tell(joining, X, pushed(*records), 10)
+    assert (frontier.call_count, horizon.call_count) == (1, 1)
+    assert joining.replica.ledger.updates == live.replica.ledger.updates == 3
 
 
 def test_node__records_within_one_flush_interval__travel_in_one_frame() -> None:
