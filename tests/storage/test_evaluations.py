@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from protocol.ledger import EnvelopeCodec
 from protocol.run import sign_manifest
 from protocol.state import Coefficients
 from sfnode.api.runs import open_run
+from sfnode.node.watching import learning_curve
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep, Gain, Store, evaluations
@@ -151,3 +153,21 @@ def test_curve__gain__is_what_was_measured_last_or_else_since_the_first_evaluati
     (tmp_path / "gain.json").write_text("{", "utf-8")
     assert [curve.statistics().gain for _ in range(3)] == [since_start] * 3
     assert said.getvalue().count("gain.json is damaged. Remove it: `sfnode eval --compare` writes it anew") == 1
+
+
+def test_curve__many_evaluations__keeps_the_first_the_best_the_newest_and_some_evenly_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: the file grew for ever, and was written whole at each of them."""
+    monkeypatch.setattr(learning_curve, "_HELD_MAX", 32)
+    curve = LearningCurve(DataDirectory(tmp_path), Reporter(stream=io.StringIO()))
+    taken = of_losses(*(0.3 if number == 77 else 0.7 - number / 1_000 for number in range(301)))
+    for each in taken:
+        curve.take([each])
+        assert len(curve.evaluations) <= 32
+    kept = DataDirectory(tmp_path).evaluations.read()
+    assert kept == curve.evaluations
+    assert (kept[0], kept[-8:]) == (taken[0], taken[-8:])
+    assert evaluations.best_of(kept) == curve.statistics().best == taken[77]
+    gaps = [after.step - before.step for before, after in pairwise(kept)]
+    assert len(kept) >= 16 and max(gaps) <= 256 + 10  # parts of 256 steps

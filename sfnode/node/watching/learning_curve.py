@@ -12,6 +12,8 @@ from sfnode.status import CurveStatistics, LossPoint, learning, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
 
 _EVALUATIONS_MAX = 64  # in a status
+_HELD_MAX = 512  # evaluations; the file is written at each, and a page is as wide
+_NEWEST = 8  # which are never thinned out: they say whether the run gets worse
 _POINTS_MAX = 128  # twice the width of a sparkline; ten bytes a point in the file
 _USUAL = Quality(is_reward=False)
 
@@ -44,6 +46,8 @@ class LossSeries:
 class LearningCurve:
     """Holds the evaluations of one node, including those of its earlier lives, and the losses of this life.
 
+    Of many evaluations it keeps the first, the best, the newest and some between, evenly over the steps.
+
     Args:
         data_dir: the node's.
         reporter: receives a warning if the run gets worse, once for each best step; and if a file cannot be used.
@@ -61,11 +65,11 @@ class LearningCurve:
 
     def statistics(self) -> CurveStatistics:
         """Return the curves, short enough for a status."""
-        shown = [each.without_answers() for each in self.evaluations]
+        best = evaluations.best_of(self.evaluations)
         gain = self._measured_gain() or evaluations.gain_of(self.evaluations)
         return CurveStatistics(
-            evaluations=thinned(shown, _EVALUATIONS_MAX),
-            best=evaluations.best_of(shown),
+            evaluations=tuple(each.without_answers() for each in thinned(self.evaluations, _EVALUATIONS_MAX)),
+            best=best and best.without_answers(),
             gain=gain and gain.without_answers(),
             losses=tuple(replace(each, reward=self._quality.reward(each.loss)) for each in self.losses.points),
         )
@@ -83,7 +87,7 @@ class LearningCurve:
         while fresh:
             evaluation = fresh.pop(0)
             others = [each for each in self.evaluations if each.step != evaluation.step]
-            by_step = sorted([*others, evaluation], key=lambda each: each.step)
+            by_step = _spread(sorted([*others, evaluation], key=lambda each: each.step))
             # Answers are kept of the first and the last alone: the file is written at each evaluation
             self.evaluations = [by_step[0], *(replace(each, answers=()) for each in by_step[1:-1]), *by_step[1:][-1:]]
             with self._reported():
@@ -114,3 +118,15 @@ class LearningCurve:
             yield
         except OperatorError as error:
             self._reporter.event_at(logging.WARNING, "evaluations_file", str(error), reason=str(error))
+
+
+def _spread(by_step: list[EvaluatedStep]) -> list[EvaluatedStep]:
+    """Return at most `_HELD_MAX` of them: too many leave the first of each of half as many equal parts, or fewer."""
+    if len(by_step) <= _HELD_MAX:
+        return by_step
+    # Two steps, or four, and so on: each part is two earlier ones together, whose first is still there.
+    width = 1 << (by_step[-1].step // (_HELD_MAX // 2)).bit_length()
+    of_parts = {each.step // width: each for each in reversed(by_step)}
+    kept = {*(each.step for each in of_parts.values()), *(each.step for each in by_step[-_NEWEST:])}
+    best = evaluations.best_of(by_step)
+    return [each for each in by_step if each.step in kept or each is best]
