@@ -60,6 +60,7 @@ class Page:
         ledger: returns the node's ledger; None while it is being read.
         pid: process id of the node; statuses of other processes are ignored. None: no node runs, any status is shown.
         tail: the node's last log lines; None: there are none.
+        said: returns the names that a running node has checked, by author in hex; None: they are read, and checked.
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class Page:
         *,
         pid: int | None = None,
         tail: LogTail | None = None,
+        said: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         self._data_dir, self._manifest = data_dir, manifest
         self._quality = Quality.of(manifest.task)
         self._ledger, self._pid, self._tail = ledger, pid, tail or LogTail()
+        self._said = said
 
     def sections(self) -> Sections:
         """Return the sections by name, as values for JSON. Takes milliseconds; most of a second in the largest runs."""
@@ -168,6 +171,8 @@ class Page:
 
     def _names(self, ledger: Ledger) -> Names:
         try:
+            if self._said is not None:
+                return author_names.names_known(self._data_dir, ledger.roster, self._said())
             with self._data_dir.reading() as stored:
                 return author_names.stored_names(self._data_dir, stored, ledger.roster)
         except OperatorError:

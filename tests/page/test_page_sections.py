@@ -131,3 +131,12 @@ def test_page__node_with_evaluations__reads_them_once_a_look(made: MadeNode) -> 
     with mock.patch.object(EvaluationsFile, "read", autospec=True, side_effect=EvaluationsFile.read) as read:
         assert sections(made.page())["evaluations"]["points"]
     assert read.call_count == 1
+
+
+def test_page__of_a_running_node__shows_the_names_it_has_checked_and_reads_none(made: MadeNode) -> None:
+    """A fault once: each look verified the signatures of up to 1,024 names and of the manifest."""
+    author = sections(made.page())["authors"][0]["author"]
+    page = Page(DataDirectory(made.directory), made.manifest, lambda: made.ledger, said=lambda: {author: "Ann"})
+    with mock.patch.object(DataDirectory, "reading", side_effect=AssertionError("reads the names")):
+        found = {each["author"]: each["name"] for each in sections(page)["authors"]}
+    assert found[author] == "Ann" and "" in found.values()

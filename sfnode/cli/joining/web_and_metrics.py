@@ -1,7 +1,7 @@
 """``sfnode join --web`` and ``--metrics``: serve a page and figures for Prometheus while the node runs."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -59,7 +59,10 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
     def ledger() -> Ledger | None:
         return None if daemon.running is None else daemon.running.node.replica.ledger  # None while it reads the disk
 
-    page = Page(daemon.config.data_dir, daemon.manifest, ledger, pid=os.getpid(), tail=tail)
+    def said() -> Mapping[str, str]:
+        return {} if daemon.running is None else daemon.running.network.names.names()
+
+    page = Page(daemon.config.data_dir, daemon.manifest, ledger, pid=os.getpid(), tail=tail, said=said)
 
     async def serve() -> None:
         listener = listeners.pop() if listeners else replace(address, port=port).listen()  # after a slip
