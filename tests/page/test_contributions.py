@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from unittest.mock import Mock
 
+import pytest
+
+from protocol.ledger.digest_buckets import Bucket
 from sfnode.page.run_facts import CELLS, contributions_to
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import small_manifest
@@ -24,6 +29,25 @@ def test_contributions__beyond_a_span_of_the_ledger__are_counted_on() -> None:
     (found,) = contributions_to(ledger_of(manifest, records), manifest)
     assert (found.updates, found.last_step) == (4, 3_999)
     assert [number for number, share in enumerate(found.cells) if share] == [0, 10, 39]
+
+
+def test_contributions__any_slots__no_record_is_read_and_each_bitmap_taken_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By plain counting; a fault once: each author's bitmap of the whole run was built and cut into parts."""
+    chance, manifest = random.Random(3), small_manifest(steps=4_100)
+    slots = {author: chance.sample(range(4_100), 30) for author in range(3)}
+    ledger = ledger_of(manifest, [seal(manifest, author, step) for author, steps in slots.items() for step in steps])
+    looked = Mock(side_effect=ledger.slots.bucket)
+    monkeypatch.setattr(ledger.slots, "bucket", looked)
+    monkeypatch.setattr(Bucket, "by_step", None)
+    for found in contributions_to(ledger, manifest):
+        steps = next(steps for author, steps in slots.items() if signer(author).author == found.author)
+        assert (found.updates, found.last_step) == (30, max(steps))
+        for cell, share in enumerate(found.cells):
+            start, end = (4_100 * number // CELLS for number in (cell, cell + 1))
+            assert share == 100 * sum(start <= step < end for step in steps) // (end - start)
+    assert looked.call_count == len({(author, step // 1_024) for author, steps in slots.items() for step in steps})
 
 
 def test_contributions__several_steps_in_each_update__fill_a_part_all_the_same() -> None:
