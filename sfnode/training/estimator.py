@@ -107,7 +107,7 @@ class Estimator:
         self._shown: dict[int, bytes | None] = {}  # digests of epochs that came from `show`
         self._dense_sum = np.zeros(self._layout.size if manifest.method.is_dense else 0, dtype=np.int64)
         self._fold: FoldedWeights | None = None
-        self._fold_key = b""
+        self._fold_name: str | None = None  # the basis for which the fold is right; None: other epochs have changed
         with shared.lock:
             attach(shared.model, manifest.tensors, shared.pass_context, is_dense=manifest.method.is_dense)
 
@@ -120,6 +120,8 @@ class Estimator:
             self._dense_sum += flat - self._epochs.get(epoch, 0)
         self._epochs[epoch] = flat
         self._shown.pop(epoch, None)
+        if self._bases.name(epoch) != self._fold_name:
+            self._fold_name = None
 
     def show(self, coefficients: Coefficients) -> None:
         """Replace all coefficients by these; what is equal already costs nothing."""
@@ -262,19 +264,21 @@ class Estimator:
         They are kept until these change, and shared with sessions for which they are equal.
         """
         name = self._bases.name(live_epoch)
+        if name == self._fold_name:
+            return self._fold or {}
+        self._fold_name = None  # until the new one is made
         closed = {epoch: flat for epoch, flat in self._epochs.items() if self._bases.name(epoch) != name and flat.any()}
         if not closed:
-            self._fold = None
+            self._fold, self._fold_name = None, name
             return {}
         key = self.manifest.run_id + _digest(self._bases, closed)
-        if self._fold is None or key != self._fold_key:
+        fold = self._shared.folds.get(key)
+        if fold is None:
             self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
-            fold = self._shared.folds.get(key)
-            if fold is None:
-                fold = FoldedWeights(self._folded(closed))
-                self._shared.folds[key] = fold
-            self._fold, self._fold_key = fold, key
-        return self._fold
+            fold = FoldedWeights(self._folded(closed))
+            self._shared.folds[key] = fold
+        self._fold, self._fold_name = fold, name
+        return fold
 
     def _folded(self, epochs: dict[int, Int64Array]) -> dict[str, Weight]:
         switch = self._shared.switch

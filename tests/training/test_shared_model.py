@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.basis_file import Bases
+from sfnode.training import estimator
 from sfnode.training.estimator import EVALUATIONS_KEPT, Estimator
 from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
@@ -54,6 +56,29 @@ def test_session__late_update_of_a_closed_epoch__counts_at_once(
     after = unquantised(session, SEED, STEP)
     assert after == unquantised(fresh, SEED, STEP)
     assert after != before
+
+
+def test_session__steps_of_one_epoch__closed_epochs_are_hashed_when_one_of_them_changes(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: all were hashed at each step, to find that nothing had changed."""
+    session = open_session(shared, manifest, tmp_path)
+    hashed = Mock(side_effect=estimator._digest)
+    monkeypatch.setattr(estimator, "_digest", hashed)
+    live, closed = STEP // manifest.method.epoch_steps, 0
+    counts: list[int] = []
+    for epoch in (closed, live, live, live + 1, closed, live):
+        session.set_coefficients(epoch, some_coefficients(manifest, len(counts)))
+        session.estimate(SEED, STEP)
+        counts.append(hashed.call_count)
+    assert counts == [1, 1, 1, 2, 3, 3]
+    session.estimate(SEED, STEP + manifest.method.epoch_steps)  # another epoch is the live one
+    session.estimate(SEED, STEP)
+    assert hashed.call_count == 5
+    fresh = open_session(shared, manifest, tmp_path)
+    for epoch, number in ((closed, 4), (live, 5), (live + 1, 3)):
+        fresh.set_coefficients(epoch, some_coefficients(manifest, number))
+    assert unquantised(session, SEED, STEP) == unquantised(fresh, SEED, STEP)
 
 
 def test_session__epoch_taken_back_to_zero__equals_the_base_model(
