@@ -17,6 +17,8 @@ from sfnode.run.run_address import RunAddress
 from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import DeviceOptions
 
+_THREADS_MAX = 1_024  # more than machines have; with millions, PyTorch aborts, and the model is blamed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSource:
@@ -63,7 +65,11 @@ class TrainingOptions:
     eval_every: int = given(
         0, "Measure the accuracy each time so many steps are done, and at the end.  [default: never]", bounds=(0, None)
     )
-    threads: int | None = given(None, "Let the training use this many processor threads.  [default: all cores but one]")
+    threads: int | None = given(
+        None,
+        "Let the training use this many processor threads.  [default: all cores but one]",
+        bounds=(1, _THREADS_MAX),
+    )
     worker_socket: Path | None = None
     noise: str | None = given(
         None,
