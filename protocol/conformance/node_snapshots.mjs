@@ -22,7 +22,7 @@ export class Snapshots {
   #dueMs = new Map(); // hash -> when a file that failed may be asked for again
   #outcome = "none";
   #used = null; // the snapshot in use
-  #statements = null; // their digest when it was looked at last
+  #excluded = new Map(); // author -> first excluded step, when it was looked at last
   #signedBy = [];
   #madeStep = 0;
   #missingSinceMs = null;
@@ -143,7 +143,7 @@ export class Snapshots {
     this.#signedBy = agreed;
     const snapshot = this.#read(data);
     if (snapshot === null || snapshot.step !== agreed[0].step) return this.#become("useless");
-    this.#statements = this.#state.roster.digest();
+    this.#excluded = this.#state.roster.exclusions();
     this.#used = snapshot;
     return this.#become("used");
   }
@@ -174,10 +174,11 @@ export class Snapshots {
   }
 
   #isCutSince() {
-    const digest = this.#state.roster.digest();
-    if (this.#used === null || digest.equals(this.#statements)) return false;
-    this.#statements = digest;
-    return this.#state.roster.exclusions().some((from) => from < this.#used.step);
+    if (this.#used === null) return false;
+    const before = this.#excluded;
+    this.#excluded = this.#state.roster.exclusions();
+    const isNew = ([author, from]) => before.get(author) !== from;
+    return [...this.#excluded].filter(isNew).some(([, from]) => from < this.#used.step);
   }
 
   #mayYetCome(nowMs) {

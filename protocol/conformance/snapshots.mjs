@@ -53,7 +53,7 @@ export function judge(run, { step, digest, slots, epochs }, ledger) {
     const isEqual = ([epoch, values]) => own.flat(epoch).every((value, index) => BigInt(value) === values[index]);
     return own.epochs().length === epochs.length && epochs.every(isEqual) ? "equal" : "unequal";
   }
-  const isCut = ledger.hasSuspended || ledger.roster.exclusions().some((from) => from < step);
+  const isCut = ledger.hasSuspended || [...ledger.roster.exclusions().values()].some((from) => from < step);
   return isCut || BigInt(ledger.slotsBelow(step).length) >= slots ? "other set" : "missing";
 }
 

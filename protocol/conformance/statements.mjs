@@ -134,9 +134,10 @@ export class Roster {
     return held === undefined ? Infinity : held[0].step;
   }
 
-  /** The first excluded step of every author of whom there is one. */
+  /** The first excluded step of every author of whom there is one, by the author's hex. */
   exclusions() {
-    return [...this.#held.values()].filter(([{ kind }]) => kind === EXCLUSION).map(([{ step }]) => step);
+    const found = [...this.#held.values()].filter(([{ kind }]) => kind === EXCLUSION);
+    return new Map(found.map(([{ author, step }]) => [author.toString("hex"), step]));
   }
 
   /** Why a record is not usable, or null. */

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 
 from protocol import events, limits, timings
 from protocol.crypto import Author, Signer
@@ -32,7 +33,7 @@ class Snapshots:
         wanted = {SnapshotUse.ALWAYS} if is_open else {SnapshotUse.ALWAYS, SnapshotUse.AUTO}
         self._is_usable = config.is_training and config.snapshot in wanted
         self._made_step = 0
-        self._statements = b""  # their digest when the snapshot came into use
+        self._excluded: Mapping[Author, int] = {}  # exclusions that hold, when they were looked at last
         self._missing_since_ms: int | None = None  # since when what it counts and this node lacks has not come
         self._held = 0  # slots below its step then
         self._look_ms = 0
@@ -144,7 +145,7 @@ class Snapshots:
         self._signed_by = tuple(agreed)
         if snapshot is None or snapshot.step != agreed[0].step:
             return self._become(events.SnapshotOutcome.USELESS)
-        self._statements = self._replica.ledger.roster.digest()
+        self._excluded = self._replica.ledger.roster.excluded()
         self._replica.use_snapshot(snapshot)
         return self._become(events.SnapshotOutcome.USED)
 
@@ -189,12 +190,12 @@ class Snapshots:
         return [events.ReportSnapshot(outcome=outcome, step=self._signed_by[0].step, authors=authors)]
 
     def _is_cut_since(self) -> bool:
-        """Return whether a new exclusion removes updates that the snapshot in use covers."""
-        snapshot, roster = self._replica.snapshot, self._replica.ledger.roster
-        if snapshot is None or roster.digest() == self._statements:
+        """Return whether a new exclusion, or an earlier one, removes updates that the snapshot in use covers."""
+        snapshot, before, held = self._replica.snapshot, self._excluded, self._replica.ledger.roster.excluded()
+        if snapshot is None or held is before:
             return False
-        self._statements = roster.digest()
-        return any(from_step < snapshot.step for from_step in roster.excluded().values())
+        self._excluded = held
+        return any(step < snapshot.step and before.get(author) != step for author, step in held.items())
 
     def _halt(self, snapshot: snapshot_file.Snapshot) -> events.Halt:
         signers = ", ".join(each.author.hex()[:16] for each in self._signed_by)

@@ -28,7 +28,7 @@ from protocol.state.snapshot import AttestationCodec, encode_snapshot
 from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
 from protocol.sync.anti_entropy import answer
 from protocol.wire import AuthorsRequest, PeerId, SpansRequest, StatementsRequest
-from tests.support.ledgers import exclude, seal, signer
+from tests.support.ledgers import admit, exclude, seal, signer
 from tests.support.node_cores import Y, head_of, join, next_request, pushed, tell
 from tests.support.snapshot_runs import (
     AUTHORS,
@@ -311,3 +311,18 @@ def test_joiner__owner_excludes_an_author_of_the_snapshot_meanwhile__stops_using
     pair.joiner.replica.add_statement(exclude(RUN, 2, 16))
     pair.run(lambda: pair.joiner.snapshots.outcome is not SnapshotOutcome.USED)
     assert pair.joiner.snapshots.outcome is SnapshotOutcome.UNPROVED and pair.joiner.replica.snapshot is None
+
+
+def test_joiner__statement_comes_while_an_old_exclusion_holds__goes_on_using_the_snapshot() -> None:
+    """Its own claim of an invitation did it."""
+    pair = told(Pair(snapshot=SnapshotUse.ALWAYS))
+    pair.joiner.replica.add_statement(exclude(RUN, 7, 3))
+    fetch(pair)
+    for statement, outcome in (
+        (admit(RUN, 8), SnapshotOutcome.USED),
+        (exclude(RUN, 2, STEP), SnapshotOutcome.USED),
+        (exclude(RUN, 7, 2), SnapshotOutcome.UNPROVED),
+    ):
+        pair.joiner.replica.add_statement(statement)
+        pair.joiner.handle(Ticked(), pair.now_ms)
+        assert outcome_of(pair) is outcome

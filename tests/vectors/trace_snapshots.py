@@ -242,6 +242,11 @@ def _using() -> Iterator[Story]:
     told.tick(50).snapshot_arrived(100, TRUE).tell(200, X, _pushed(exclude(OPEN, 2, STEP))).tick(250)
     yield told.tell(300, X, _pushed(exclude(OPEN, 2, 512))).tick(350)
 
+    told = joiner("an exclusion that held before does not end its use, an earlier step of it does", data=TRUE)
+    told.tell(30, X, _pushed(exclude(OPEN, 4, 512))).tick(50).snapshot_arrived(100, TRUE)
+    told.tell(200, X, _pushed(exclude(OPEN, 2, STEP))).tick(250)
+    yield told.tell(300, X, _pushed(exclude(OPEN, 4, 16))).tick(350)
+
 
 def _pushed(statement: bytes) -> Statements:
     return Statements(request=0, statements=(statement,), is_last=True)

@@ -64,7 +64,9 @@ export const SWITCHES_OF_NODE_LATE = [
     ["9.5", "for as long as they come", "if (held !== this.#held) this.#missingSinceMs = nowMs;", "this.#missingSinceMs ??= nowMs;"],
     ["9.5", "and then the node goes on", 'if (verdict === "unequal")', 'if (verdict === "unequal" || verdict === "missing")'],
     ["9.5", "an exclusion below S ends its use", 'this.#isCutSince() ? this.#end("unproved") : []', "[]"],
-    ["9.5", "one from S on does not", "return this.#state.roster.exclusions().some((from) => from < this.#used.step);", "return true;"],
+    ["9.5", "one from S on does not", "from < this.#used.step", "true"],
+    ["9.5", "one that held before does not", "before.get(author) !== from", "true"],
+    ["9.5", "an earlier step of it does", "before.get(author) !== from", "!before.has(author)"],
   ]),
   ...of("attestations.mjs", "traces_snapshots.json", [
     ["9.5.9", "the signature of an attestation", "checkAttestationSigned(this.#run, attestation);"],
@@ -101,7 +103,7 @@ export const SWITCHES_OF_NODE_LATE = [
     [
       "9.5",
       "slots that an exclusion took are not missing",
-      "ledger.hasSuspended || ledger.roster.exclusions().some((from) => from < step)",
+      "ledger.hasSuspended || [...ledger.roster.exclusions().values()].some((from) => from < step)",
       "ledger.hasSuspended",
     ],
   ]),
