@@ -134,6 +134,10 @@ def import_(file: Path, data_dir: storage.DataDirectory | None) -> None:
     with _progress("importing") as report:
         summary = storage.import_log(file, lambda manifest: find_data_directory(manifest, data_dir), report)
     text = f"imported {file} into {summary.data_dir}: {summary.added:,} of {summary.records:,} records were new"
+    if summary.suspended:
+        text += (
+            f"; {summary.suspended:,} of these count once the owner admits their authors: too many used an invitation"
+        )
     if summary.no_room:
         text += f"; {summary.no_room:,} found no room: the directory's author table is full"
     _say(text, summary, {"file": str(file)}, started)

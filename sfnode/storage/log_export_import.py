@@ -6,7 +6,7 @@ The protocol defines the format.
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +38,7 @@ class LogSummary:
     Attributes:
         records: in the file, both of each void slot.
         added: the records that were new to the directory.
+        suspended: those of them that count only once their authors are admitted by name: others use their invitations.
         no_room: the records for which the directory's author table has no room (SPEC 7.3).
         updates, void_slots, ledger_root, state_digest: of the directory afterwards; digests in hex.
         writer: hex of the key that signed the whole file.
@@ -46,6 +47,7 @@ class LogSummary:
     data_dir: str
     records: int
     added: int
+    suspended: int
     no_room: int
     updates: int
     void_slots: int
@@ -70,7 +72,7 @@ def export_log(data_dir: DataDirectory, path: Path, writer: Signer, report: LogP
         pieces = log_file.encode_log(signed, basis, replica, writer)
         write_new(path, _counted(pieces, replica, report))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
-        return _summary(data_dir, replica, records=records, writer=writer.author.hex())
+        return _summary(data_dir, replica, records=records, writer=writer.author.hex(), counts={})
 
 
 def _counted(pieces: Iterable[bytes], replica: Replica, report: LogProgress) -> Iterator[bytes]:
@@ -162,7 +164,7 @@ def _check_target(target: DataDirectory, signed: SignedManifest) -> None:
 def _create(loaded: log_file.LoadedLog, staged: _Staged) -> LogSummary:
     """Complete the temporary directory, and rename it to its final name."""
     count, target = loaded.records, staged.target
-    summary = _summary(target, loaded.replica, records=count, added=count, writer=loaded.writer.hex())
+    summary = _summary(target, loaded.replica, records=count, counts={"added": count}, writer=loaded.writer.hex())
     with os_errors(f"make {target}"):
         _keep_basis(loaded, staged.data_dir)
         staged.store.add_statements(loaded.replica.ledger.roster.statements())
@@ -188,13 +190,15 @@ def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, report: LogProgr
         _keep_basis(loaded, data_dir)
         replica = store.replica(loaded.signed.manifest, partial(report, 0))
         counts = merge_ledger(loaded.replica.ledger, store, replica)
-        return _summary(data_dir, replica, records=loaded.records, writer=loaded.writer.hex(), **counts)
+        return _summary(data_dir, replica, records=loaded.records, writer=loaded.writer.hex(), counts=counts)
 
 
 def merge_ledger(ledger: Ledger, store: Store, replica: Replica) -> dict[str, int]:
     """Store the statements and records of ``ledger`` that are new to ``replica``, which holds those of ``store``.
 
-    Return how many records were added, and for how many there was no room.
+    Keep the records of authors who are not admitted any more, too, as a node does: the owner may admit them by name.
+
+    Return how many records were added, how many of these are suspended, and for how many there was no room.
     """
     statements: list[bytes] = []
     for statement in ledger.roster.statements():
@@ -202,21 +206,25 @@ def merge_ledger(ledger: Ledger, store: Store, replica: Replica) -> dict[str, in
             replica.add_statement(statement)
             statements.append(statement)
     store.add_statements(statements)
-    counts = {"added": 0, "no_room": 0}
-    store.add(_news(ledger, replica, counts), is_durable=True)
+    counts = {"added": 0, "suspended": 0, "no_room": 0}
+    store.add(_news(ledger, store, replica, counts), is_durable=True)
     return counts
 
 
-def _news(file: Ledger, replica: Replica, counts: dict[str, int]) -> Iterator[bytes]:
-    """Yield the file's records that are new to ``replica``, and add each; count these, and those without room."""
+def _news(file: Ledger, store: Store, replica: Replica, counts: dict[str, int]) -> Iterator[bytes]:
+    """Yield the file's records that are new to ``replica``, and add or suspend each; count as `merge_ledger` says."""
     for record in file.slots.ordered_records():
         try:
             replica.add(record)
         except Ignore as ignore:
             counts["no_room"] += ignore.reason is IgnoreReason.AUTHORS_FULL
-        else:
-            counts["added"] += 1
-            yield record
+            named = file.codec.decode_untrusted(record)
+            if ignore.reason is not IgnoreReason.NOT_ADMITTED or record in store.read(named.author, [named.step]):
+                continue
+            replica.suspend(record)
+            counts["suspended"] += 1
+        counts["added"] += 1
+        yield record
 
 
 def _keep_basis(loaded: log_file.LoadedLog, data_dir: DataDirectory) -> None:
@@ -225,13 +233,12 @@ def _keep_basis(loaded: log_file.LoadedLog, data_dir: DataDirectory) -> None:
 
 
 def _summary(
-    data_dir: DataDirectory, replica: Replica, *, records: int, writer: str, added: int = 0, no_room: int = 0
+    data_dir: DataDirectory, replica: Replica, *, records: int, writer: str, counts: Mapping[str, int]
 ) -> LogSummary:
     return LogSummary(
         data_dir=str(data_dir),
         records=records,
-        added=added,
-        no_room=no_room,
+        **{"added": 0, "suspended": 0, "no_room": 0, **counts},
         updates=replica.ledger.updates,
         void_slots=replica.ledger.void_slots,
         ledger_root=replica.ledger.root().hex(),
