@@ -69,6 +69,7 @@ class Coefficients:
 
     def __init__(self, manifest: Manifest) -> None:
         self.layout = CoefficientLayout(manifest)
+        self.run_id = manifest.run_id
         self._manifest = manifest
         self._epochs: dict[int, NDArray[np.signedinteger]] = {}
         self._latest: list[int] = []  # the epochs in int64, the one changed last at the end

@@ -132,7 +132,7 @@ class Learner(Protocol):
     """
 
     def show(self, coefficients: Coefficients) -> None:
-        """Take these coefficients as the model's state from now on."""
+        """Take these coefficients as the model's state from now on. OperatorError: they are of another run."""
 
     def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimated:
         """Measure the round at ``step`` along the directions of ``seed``; ``directions``: only the first ones.

@@ -124,7 +124,9 @@ class Estimator:
             self._fold_name = None
 
     def show(self, coefficients: Coefficients) -> None:
-        """Replace all coefficients by these; what is equal already costs nothing."""
+        """Replace all coefficients by these; what is equal already costs nothing. OperatorError: of another run."""
+        if (found := coefficients.run_id) != self.manifest.run_id:
+            raise OperatorError(f"coefficients of run {found.hex()}: the learner is of {self.manifest.run_id.hex()}")
         for epoch in sorted({*self._epochs, *coefficients.epochs()}):
             digest = coefficients.epoch_digest(epoch)
             if self._shown.get(epoch, b"") != digest:

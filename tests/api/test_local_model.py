@@ -19,6 +19,7 @@ import torch
 from protocol.errors import OperatorError
 from protocol.run.manifest import decode_run_untrusted
 from protocol.run.method import CoreKind
+from protocol.state import Coefficients
 from sfnode import demo
 from sfnode.api.local_model import LocalModel
 from sfnode.api.runs import LocalAuthor
@@ -133,6 +134,13 @@ def test_learner__of_another_run__measures_for_no_author_and_no_simulation(model
     for use in (lambda: LocalAuthor(other, learner), lambda: simulate(other, lambda _: learner, 2)):
         with pytest.raises(OperatorError, match=r"learner measures for run .*, and not for "):
             use()
+
+
+def test_learner__coefficients_of_another_run__are_refused(model: LocalModel) -> None:
+    """Equally many of them gave the loss of a model that is neither run's."""
+    one, other = (model.make_run(ROWS[:31], TASK, steps=steps) for steps in (3, 4))
+    with pytest.raises(OperatorError, match=f"of run {other.manifest.run_id.hex()}: the learner is of "):
+        model.learner(one, ROWS).show(Coefficients(other.manifest))
 
 
 def test_learner__less_than_no_rows__are_not_evaluated(model: LocalModel) -> None:
