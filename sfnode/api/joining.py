@@ -13,7 +13,7 @@ import trio
 from protocol.node import NodeStatistics, statistics
 from protocol.state import Replica
 from sfnode.network import Readiness, policy, unknown_bytes
-from sfnode.node import Daemon, prepare
+from sfnode.node import Daemon, Life, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import JoinOptions, find_manifest, run_address
 from sfnode.storage import DataDirectory
@@ -84,7 +84,7 @@ async def join(
         options: everything else that `sfnode join` takes; what is given above replaces its fields.
 
     OperatorError: before the block, an option, a file or a key does not fit. What ends the node later leaves the block
-    in an ExceptionGroup, as all errors of trio's tasks do.
+    in an ExceptionGroup, as all errors of trio's tasks do. After `sfnode stop` the events end, and the block goes on.
     """
     chosen = _chosen(options or JoinOptions(), run, folder, [listen] if isinstance(listen, str) else listen)
     if data is not None:
@@ -93,21 +93,31 @@ async def join(
     incoming, events = trio.open_memory_channel[NodeEvent](_EVENTS_MAX)
 
     async def run_to_end(*, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
-        with incoming:  # whoever reads the events hears of the end
-            await daemon.run(task_status=task_status)
+        with incoming, life:  # whoever reads the events hears of the end
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(life.stop_on_request, nursery.cancel_scope, reporter)
+                await daemon.run(task_status=task_status)
+                nursery.cancel_scope.cancel()
 
+    life = Life()
     with incoming, events:
         reporter = _EventReporter(incoming)
         config = await prepare(await find_manifest(chosen.source, reporter), chosen, reporter)
         # What else this program holds is not the node's: by the process's memory it would let nobody in.
         memory = replace(config.network.memory, look=unknown_bytes)
         config = replace(config, network=replace(config.network, memory=memory))
+        life.enter(config.data_dir)
         daemon = Daemon(config, reporter)
         with config.data_dir.identity.in_use():
             async with trio.open_nursery() as nursery:
                 addresses = await nursery.start(run_to_end)
+                life.begin()
                 here = run_address.address_for_others(daemon.manifest, addresses, daemon.data_sharing.bytes)
-                yield JoinedNode(daemon, run_address.join_string(here), events)
+                string, folder = run_address.join_string(here), str(config.data_dir)
+                fields = {"run_id": daemon.manifest.run_id.hex(), "data_dir": folder, "string": string}
+                text = f"run {daemon.manifest.name}, data in {folder}"
+                reporter.event("started", text, join=str(here), addresses=list(map(str, addresses)), **fields)
+                yield JoinedNode(daemon, string, events)
                 nursery.cancel_scope.cancel()
 
 

@@ -13,6 +13,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.api.joining import NodeEvent, _EventReporter, join
 from sfnode.rows import row_files
+from sfnode.storage import DataDirectory
 from tests.support.manifests import OWNER, small_manifest
 
 
@@ -37,6 +38,36 @@ async def test_join__key_of_a_node_that_runs__is_refused(tmp_path: Path) -> None
         with pytest.raises(OperatorError, match="another node of this machine runs with the key"):
             async with join(tmp_path / "node", is_relay=True):
                 raise AssertionError("the block began")
+
+
+async def test_join__sfnode_stop__ends_the_node_in_good_order_and_its_events(tmp_path: Path) -> None:
+    (tmp_path / "my.run").write_bytes(sign_manifest(small_manifest(), OWNER).encode())
+    data_dir = DataDirectory(tmp_path / "node")
+    async with join(tmp_path / "my.run", folder=tmp_path / "node", is_relay=True) as node:
+        data_dir.control.ask_to_stop()
+        with trio.fail_after(10):
+            names = [event.name async for event in node.events()]
+        assert "started" in names and names[-1] == "stopping" and not data_dir.is_locked()
+    assert "it ended in good order" in data_dir.end.describe()
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_join__block_ends__the_node_has_ended_in_good_order_and_forgotten_earlier_requests(
+    is_cancelled: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "my.run").write_bytes(sign_manifest(small_manifest(), OWNER).encode())
+    data_dir = DataDirectory(tmp_path / "node")
+    async with join(tmp_path / "my.run", folder=tmp_path / "node", is_relay=True):
+        assert "killed" in data_dir.end.describe()
+    data_dir.end.write("an earlier end")
+    data_dir.control.ask_to_stop()
+    with trio.CancelScope() as scope:
+        async with join(tmp_path / "node", is_relay=True) as node:
+            assert not data_dir.control.is_asked_to_stop() and node.statistics()
+            if is_cancelled:
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+    assert "it ended in good order" in data_dir.end.describe()
 
 
 async def test_join__one_address_to_listen_on__need_not_be_in_a_list(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ TASKS = {
     ("sfnode.web.server", "self._close_when_cancelled"): _PAGE,
     ("sfnode.web.server", "self._serve"): "contains the connection itself",
     ("sfnode.cli.joining.node_run", "_stop_on_signal"): "raises OperatorError alone: nobody reads the output any more",
-    ("sfnode.cli.joining.node_run", "_stop_on_request"): "contains each look itself",
+    ("sfnode.cli.joining.node_run", "life.stop_on_request"): "contains each look itself",
     ("sfnode.cli.joining.node_run", "daemon.run"): "the node itself: ENDINGS alone leave it",
 }
 

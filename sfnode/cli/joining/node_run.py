@@ -3,11 +3,10 @@
 import contextlib
 import signal
 from pathlib import Path
-from types import TracebackType
 
 import trio
 
-from protocol.errors import OperatorError, texts_of
+from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, Manifest
 from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.web_and_metrics import metrics_served, page_served
@@ -16,7 +15,7 @@ from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.extras import check_can_add_noise, check_can_serve_page, check_can_train
 from sfnode.network import Address
-from sfnode.node import Daemon, prepare
+from sfnode.node import Daemon, Life, prepare
 from sfnode.reporter import Reporter, counted
 from sfnode.run import (
     JoinOptions,
@@ -29,38 +28,9 @@ from sfnode.run import (
 )
 from sfnode.status import author_names
 from sfnode.storage import DataDirectory, pasteable
-from sfnode.unexpected_errors import Slips
 from sfnode.worker_protocol import free_memory
 
-_LOOK_S = 0.5
 _NVIDIA = Path("/proc/driver/nvidia/version")
-
-
-class Life:
-    """Records, as a context, how a node ended: in good order or with one of our errors, but not a kill or a crash."""
-
-    def __init__(self) -> None:
-        self._data_dir: DataDirectory | None = None
-
-    def enter(self, data_dir: DataDirectory) -> None:
-        """Record the end there, unless another node runs there."""
-        self._data_dir = None if data_dir.is_locked() else data_dir
-
-    def begin(self) -> None:
-        """Note that the node runs, and so has not ended in good order yet. Raises OperatorError."""
-        if self._data_dir is not None:
-            self._data_dir.end.expect()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        texts = texts_of(error)
-        if self._data_dir is not None and (error is None or texts):
-            with contextlib.suppress(OperatorError):  # must not hide the error that ended the node
-                self._data_dir.end.write("; ".join(texts))
 
 
 def run_node(options: JoinOptions, given: frozenset[str], log_level: str, *, is_json: bool, is_verbose: bool) -> None:
@@ -91,9 +61,7 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         _check(recalled.options)
         config = await prepare(signed, recalled.options, reporter)
         life.enter(data_dir)  # a new one, too: it is claimed by now, and until then might have been anybody's
-        if not data_dir.is_locked():
-            data_dir.control.forget_stop()  # which was meant for an earlier start: before this one takes the lock
-        nursery.start_soon(_stop_on_request, nursery.cancel_scope, data_dir, reporter)
+        nursery.start_soon(life.stop_on_request, nursery.cancel_scope, reporter)
         daemon = Daemon(config, reporter)
         # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
         with contextlib.nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
@@ -136,17 +104,6 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
             name = signal.Signals(number).name
             reporter.event("stopping", f"stopping on {name}: saying goodbye to the peers", signal=name)
             scope.cancel()
-
-
-async def _stop_on_request(scope: trio.CancelScope, data_dir: DataDirectory, reporter: Reporter) -> None:
-    """Stop the node on `sfnode stop`."""
-    is_asked, slips = False, Slips()
-    while not is_asked:
-        with slips.contained("stop"):
-            is_asked = data_dir.control.is_asked_to_stop()
-        await trio.sleep(_LOOK_S)
-    reporter.event("stopping", "stopping on `sfnode stop`: saying goodbye to the peers", signal="")
-    scope.cancel()
 
 
 async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:

@@ -1,0 +1,58 @@
+"""One life of a node's process: it ends when `sfnode stop` asks for it, and its end is there to read afterwards."""
+
+import contextlib
+from types import TracebackType
+
+import trio
+
+from protocol.errors import OperatorError, texts_of
+from sfnode.reporter import Reporter
+from sfnode.storage import DataDirectory
+from sfnode.unexpected_errors import Slips
+
+_LOOK_S = 0.5
+
+
+class Life:
+    """Records, as a context, how a node ended: in good order or with one of our errors, but not a kill or a crash."""
+
+    def __init__(self) -> None:
+        self._data_dir: DataDirectory | None = None
+
+    def enter(self, data_dir: DataDirectory) -> None:
+        """Record the end there, and forget a request to stop an earlier life, unless another node runs there.
+
+        Raises OperatorError.
+        """
+        self._data_dir = None if data_dir.is_locked() else data_dir
+        if self._data_dir is not None:
+            data_dir.control.forget_stop()
+
+    def begin(self) -> None:
+        """Note that the node runs, and so has not ended in good order yet. Raises OperatorError."""
+        if self._data_dir is not None:
+            self._data_dir.end.expect()
+
+    async def stop_on_request(self, scope: trio.CancelScope, reporter: Reporter) -> None:
+        """Cancel ``scope`` on `sfnode stop`."""
+        slips = Slips()
+        while self._data_dir is not None:
+            with slips.contained("stop"):
+                if self._data_dir.control.is_asked_to_stop():
+                    reporter.event("stopping", "stopping on `sfnode stop`: saying goodbye to the peers", signal="")
+                    scope.cancel()
+                    return
+            await trio.sleep(_LOOK_S)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # Who cancels a node of the Python API ends it in good order.
+        rest = error and BaseExceptionGroup("", [error]).split(trio.Cancelled)[1]
+        texts = texts_of(rest)
+        if self._data_dir is not None and (rest is None or texts):
+            with contextlib.suppress(OperatorError):  # must not hide the error that ended the node
+                self._data_dir.end.write("; ".join(texts))
