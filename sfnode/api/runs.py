@@ -112,17 +112,30 @@ def save_run(run: LocalRun, replica: Replica, folder: str | Path) -> LocalRun:
     """Write a run with all that ``replica`` holds as a node's data directory, and return it opened.
 
     Every command that reads one takes it: `sfnode eval`, `export`, `log`. What it holds already stays, and is not
-    written again. OperatorError: it or ``replica`` holds another run.
+    written again. OperatorError: it or ``replica`` holds another run; it holds other updates of the same steps.
     """
     if (found := replica.manifest.run_id) != run.manifest.run_id:
         raise OperatorError(f"the replica is of run {found.hex()}, and not of {run.manifest.run_id.hex()}")
     directory = DataDirectory(Path(folder).expanduser())
     with closing(Store(directory, run.signed)) as store:
+        held = store.replica(run.manifest)
+        _check_voids_nothing(replica, held, directory)
         if run.basis is not None:
             basis = run.basis if isinstance(run.basis, bytes) else disk.read_bytes(run.basis, "the basis")
             directory.basis.store(run.manifest, basis, origin="the run")
-        merge_ledger(replica.ledger, store, store.replica(run.manifest))
+        merge_ledger(replica.ledger, store, held)
     return open_run(directory.path)
+
+
+def _check_voids_nothing(replica: Replica, held: Replica, directory: DataDirectory) -> None:
+    """Raise OperatorError where both count another update for one step of an author, as two simulations do."""
+    counted = {(each.author, each.step): each.payload for each in held.ledger.slots.envelopes()}
+    fresh = replica.ledger.slots.envelopes()
+    if voided := sum(counted.get((each.author, each.step), each.payload) != each.payload for each in fresh):
+        raise OperatorError(
+            f"{directory} holds other updates of the same authors for the same steps, such as those of another "
+            f"simulation: {voided:,} would count no more. Save into another folder"
+        )
 
 
 class Learner(Protocol):

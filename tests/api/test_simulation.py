@@ -172,6 +172,24 @@ def test_saved_run__admitted_author_who_signed_twice__replays_to_the_same_ledger
         assert (again.ledger.root(), again.state_digest()) == (replica.ledger.root(), replica.state_digest())
 
 
+def test_save_run__folder_with_another_simulation_of_the_run__is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    """Every slot of both was void, and the state was empty."""
+    run = run_of()
+    first, second = (simulated(run, nodes)[0] for nodes in (6, 3))
+    saved = save_run(run, first.replica, tmp_path)
+    with pytest.raises(OperatorError, match=r"would count no more\. Save into another folder"):
+        save_run(run, second.replica, tmp_path)
+    assert saved.state().coefficients.digest() == first.state_digest
+
+
+def test_save_run__author_has_signed_twice_since__saves_the_proof(tmp_path: Path) -> None:
+    run, replica = run_of(), Replica(run_of().manifest)
+    replica.add(seal(run.manifest, 1, 4))
+    save_run(run, replica, tmp_path)
+    replica.add(seal(run.manifest, 1, 4, 99))
+    assert list(save_run(run, replica, tmp_path).updates()) == []
+
+
 def test_run_file__opened__has_no_records_and_says_so(tmp_path: Path) -> None:
     file = tmp_path / "my.run"
     file.write_bytes(run_of().signed.encode())
