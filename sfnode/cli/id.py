@@ -84,7 +84,8 @@ def backup(file: Path, data_dir: DataDirectory | None, key: Path | None, passphr
     seed = _held_key(data_dir, key).seed()
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
-    text = f"author   {author}\nbackup   {file}\nrestore  {pasteable('sfnode id restore', file)} --data-dir DIR"
+    where = "--key FILE" if key else "--data-dir DIR"
+    text = f"author   {author}\nbackup   {file}\nrestore  {pasteable('sfnode id restore', file)} {where}"
     print_result({"author": author, "file": str(file)}, text)
 
 

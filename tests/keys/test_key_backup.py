@@ -166,6 +166,12 @@ def test_id_backup__and_restore__give_the_key_back(directory: Path, tmp_path: Pa
     assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o700
 
 
+def test_id_backup__key_of_an_owner__says_how_to_restore_it(tmp_path: Path, passphrase_file: Path) -> None:
+    KeyFile(tmp_path / "owner.key").store(SEED)
+    file, given = tmp_path / "my.backup", ("--key", tmp_path / "owner.key", "--passphrase-file", passphrase_file)
+    assert call("id", "backup", file, *given).stdout.endswith(f"restore  sfnode id restore {file} --key FILE\n")
+
+
 def test_id_restore__directory_of_another_identity__is_refused(
     directory: Path, tmp_path: Path, passphrase_file: Path
 ) -> None:
