@@ -272,7 +272,7 @@ export class Session {
   /** Steps that are to be pulled, ascending. */
   *#missing(span, author, theirs) {
     const own = this.#ledger.slots(span, author);
-    if (bucketDigest(span, author, own).equals(theirs.digest)) return [];
+    if (bucketDigest(span, author, own).equals(theirs.digest) || !this.#ledger.hasRoomFor(author)) return [];
     const lacking = theirs.valid.filter((step) => !own.has(step));
     const unvoided = theirs.void.filter((step) => !own.get(step)?.isVoid);
     let missing = [...lacking, ...unvoided].sort((a, b) => a - b);

@@ -44,8 +44,7 @@ export class Ledger {
     const barred = this.roster.ignoreReasonOf(envelope);
     if (barred !== null || slot !== undefined) return barred;
     if (envelope.step > horizon) return "TOO_EARLY";
-    const isNewAuthor = !this.#authors.has(envelope.author.toString("hex"));
-    return isNewAuthor && this.#authors.size >= this.#run.manifest.authors_max ? "AUTHORS_FULL" : null;
+    return this.hasRoomFor(envelope.author) ? null : "AUTHORS_FULL";
   }
 
   /** Takes a statement in: {verdict, reason}; `coefficients` follow what counts no more, and what counts again. */
@@ -123,6 +122,11 @@ export class Ledger {
 
   holdsAnyOf(author) {
     return this.#authors.has(author.toString("hex"));
+  }
+
+  /** SPEC 7.3.4: whether the author table holds the author, or has room. */
+  hasRoomFor(author) {
+    return this.holdsAnyOf(author) || this.#authors.size < this.#run.manifest.authors_max;
   }
 
   /** Every slot below a step, void ones included, in no particular order. */

@@ -307,7 +307,7 @@ export class Node {
   }
 
   #wouldCount(step) {
-    return this.state.hasRoomFor(this.#author) && step < this.state.countsUntil(this.#author);
+    return this.state.ledger.hasRoomFor(this.#author) && step < this.state.countsUntil(this.#author);
   }
 
   #startStepIfDue() {

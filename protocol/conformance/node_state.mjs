@@ -75,10 +75,6 @@ export class State {
     return new Map([...this.highest()].filter(isStanding));
   }
 
-  hasRoomFor(author) {
-    return this.ledger.holdsAnyOf(author) || this.highest().size < this.run.manifest.authors_max;
-  }
-
   /** First step of an author that does not count. */
   countsUntil(author) {
     return this.roster.isAdmitted(author) ? this.roster.excludedFrom(author) : 0;

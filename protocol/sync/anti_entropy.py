@@ -244,8 +244,10 @@ class SyncSession:
 
     def _missing(self, span: int, theirs: wire.AuthorHoldings) -> Generator[Request, Reply, int]:
         """Return a bitmap of the slots that the peer holds and this ledger lacks or does not know to be void."""
-        own = self._ledger.slots.holdings_of(span, Author(theirs.author))
-        if own.digest == theirs.digest:
+        author = Author(theirs.author)
+        own = self._ledger.slots.holdings_of(span, author)
+        # A new author without a place would be ignored (SPEC 7.3.4), and asked for again in each session.
+        if own.digest == theirs.digest or not self._ledger.has_room_for(author):
             return 0
         own_valid, own_void = _as_int(own.valid), _as_int(own.void)
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
@@ -261,7 +263,7 @@ class SyncSession:
             # An author can find two payloads with one hash (2^32 tries). Then only the payloads themselves differ.
             if not missing and not self.is_short and not their_valid & own_void and self._groups_left >= 0:
                 missing = their_valid
-        wanted = missing & _before(self._ledger.roster.counts_until(Author(theirs.author)), span)
+        wanted = missing & _before(self._ledger.roster.counts_until(author), span)
         near = wanted if self.horizon_step is None else wanted & _before(self.horizon_step + 1, span)
         self.is_cut |= near != wanted
         return near

@@ -98,6 +98,15 @@ def test_sync__slots_that_differ_in_payload__are_healed(
     assert a.void_slots == b.void_slots == 1
 
 
+def test_sync__full_author_table__asks_for_no_new_author() -> None:
+    """Two nodes with full tables of other authors would otherwise pull each other's ledger again for ever."""
+    few = replace(MANIFEST, authors_max=2)
+    a, b = (ledger_of(few, [seal(few, author, 3) for author in authors]) for authors in ((1, 2), (2, 3)))
+    session, cost = compare(a, b)
+    assert cost.round_trips == 3  # spans, shards, authors, and no pull
+    assert session.is_complete and not session.is_cut and not session.skipped
+
+
 def test_sync__equal_ledgers__one_round_trip() -> None:
     a, b = (ledger_of(MANIFEST, list(VERSIONS.values())) for _ in range(2))
     session, cost = compare(a, b)

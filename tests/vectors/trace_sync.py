@@ -335,6 +335,17 @@ def _counted() -> Iterator[Story]:
 
 def _misread() -> Iterator[Story]:
     """What a plausible other reading of SPEC 8.4 gets wrong."""
+    crowd = [seal(FEW, author, 0) for author in (2, 3, 4)]
+    told = Story(
+        "ignored for a full author table, a record answers its slot; then no slot of a new author is asked for",
+        FEW,
+        held=(seal(FEW, 1, 0), crowd[0]),
+        is_training=False,
+    )
+    told.tick(0).join(10, X).catch_up(30, X, ledger_of(FEW, crowd))
+    more = ledger_of(FEW, [*crowd, seal(FEW, 2, 1)])
+    yield told.tell(2_000, X, head_of(more)).catch_up(4_000, X, more)
+
     one, two = seal(EXAMPLE, 1, 0), seal(EXAMPLE, 2, 0)
     full = ledger_of(EXAMPLE, [one, two])
 

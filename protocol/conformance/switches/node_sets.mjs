@@ -54,7 +54,7 @@ export const SWITCHES_OF_NODE_SETS = [
     ],
   ]),
   ...of("ledger.mjs", "traces_steps.json", [
-    ["7.3.4", "no author beyond the table", '? "AUTHORS_FULL" : null', "? null : null"],
+    ["7.3.4", "no author beyond the table", 'null : "AUTHORS_FULL"', "null : null"],
   ]),
   ...of("node_core.mjs", "traces_flood.json", [
     ["7.6", "zeros are no state", " && !head.state_digest.equals(NOT_SUMMED)"],

@@ -34,8 +34,8 @@ export const SWITCHES_OF_NODE_SHIFTS = [
   ...of("node_sync.mjs", "traces_steps.json", [
     ["9.2.3", "the last neighbour begins the 30 s", "this.metMs ??= nowMs;", "this.metMs = nowMs;"],
   ]),
-  ...of("node_state.mjs", "traces_steps.json", [
-    ["9.2.4", "a full table has no place for those in it", "this.ledger.holdsAnyOf(author) || ", ""],
+  ...of("ledger.mjs", "traces_steps.json", [
+    ["9.2.4", "a full table has no place for those in it", "this.holdsAnyOf(author) || ", ""],
   ]),
   ...of("node_core.mjs", "traces_roster.json", [
     ["7.7", "not live: nothing is told", "peer, this.sync.isLive || request === 0);", "peer, this.sync.isLive);"],

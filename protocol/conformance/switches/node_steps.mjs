@@ -174,7 +174,7 @@ export const SWITCHES_OF_NODE_STEPS = [
     [
       "9.2.4",
       "none without a place in the author table",
-      "return this.state.hasRoomFor(this.#author) && step",
+      "return this.state.ledger.hasRoomFor(this.#author) && step",
       "return step",
     ],
   ]),

@@ -30,8 +30,8 @@ const LEDGER = [
       "barred !== null || slot !== undefined",
       "barred !== null || (slot !== undefined && envelope.step <= horizon)",
     ],
-    ["7.3.4 AUTHORS_FULL", "any number of authors", ">= this.#run.manifest.authors_max ?", "> 65536 ?"],
-    ["7.3.4 AUTHORS_FULL", "no further slot of an author who is there", "return isNewAuthor && ", "return "],
+    ["7.3.4 AUTHORS_FULL", "any number of authors", "< this.#run.manifest.authors_max", "< 65536"],
+    ["7.3.4 AUTHORS_FULL", "no further slot of an author who is there", "return this.holdsAnyOf(author) || ", "return "],
   ]),
   ...of("statements.mjs", "statements.json", [
     ["7.3.1 EXCLUDED", "excluded authors count", 'if (step >= this.excludedFrom(author)) return "EXCLUDED";'],
