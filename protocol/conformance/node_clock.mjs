@@ -134,10 +134,10 @@ export class StepClock {
     return this.#furthest(this.#recentSteps(highest, nowMs), highest) >= this.#steps - this.#round;
   }
 
-  /** The step to start now, or null. */
-  tryStart(highest, nowMs, hasCompany) {
+  /** The step to start now, or null; none from `until` on counts. */
+  tryStart(highest, nowMs, hasCompany, until) {
     this.nextStep = Math.max(this.nextStep, this.frontier(highest, nowMs)); // SPEC 9.1.3
-    if (this.isFinished) return null;
+    if (this.isFinished || this.nextStep >= until) return null;
     this.#doneMs ??= nowMs;
     const { behind, active } = this.#active(highest);
     const isHalfThere = 2 * (active.length - behind + 1) >= active.length + 1; // this node is there itself

@@ -314,7 +314,8 @@ export class Node {
     if (this.#estimating !== null || !this.#isWorkerFree || !this.#maySign()) return;
     const highest = this.state.standing();
     this.clock.resumeAfter(this.state.highestOf(this.#author));
-    const step = this.clock.tryStart(highest, this.#nowMs, this.sync.nearestWork === 0);
+    const until = this.state.countsUntil(this.#author);
+    const step = this.clock.tryStart(highest, this.#nowMs, this.sync.nearestWork === 0, until);
     if (step === null) return;
     this.#estimating = step;
     this.#isWorkerFree = false;

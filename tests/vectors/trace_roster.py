@@ -74,6 +74,11 @@ def _news() -> Iterator[Story]:
     ).estimated(500, 0)
     yield told.ticks(600, 9_000)
 
+    excluded = StatementCodec(OPEN).exclude(OWNER, ME.author, 5)
+    told = Story("excluded from a step before the frontier: the node jumps there and measures nothing", OPEN, held=held)
+    told.tick(0).join(10, X).tell(15, X, pushed(excluded)).same(20, X).worker_ready(30)
+    yield told.ticks(100, 9_000)
+
     told = Story("submitted at this machine: told to all neighbours; what is wrong harms nobody", OPEN)
     told.tick(0).join(10, X, Y).submit(100, exclude(OPEN, 1, 7)).submit(200, exclude(OPEN, 1, 6, by=signer(4)))
     yield told.submit(300, exclude(OPEN, 1, 8)).tick(350)

@@ -81,6 +81,7 @@ export const SWITCHES_OF_NODE_STEPS = [
       "if (interval === undefined) return limits.STEP_WAIT_MS_MAX;",
       "if (interval === undefined) return HEARD_MS;",
     ],
+    ["9.1.3", "no step that would not count", " || this.nextStep >= until"],
     ["9.1.5", "after the last step", "return this.nextStep >= this.#steps;", "return this.nextStep > this.#steps;"],
     [
       "9.1.5",
