@@ -23,6 +23,7 @@ export class Session {
   #frames = new FrameReader();
   #hear; // what the next message goes to: a method that returns what is said, or {handedOn: true}
   #peersAwaited = 0;
+  #hasPeers = false; // those of a full node have come
 
   /** role: "dialler", "dialled" or, on a stream of /sfnode/files/1, "beside". */
   constructor(role, hello, documents) {
@@ -72,10 +73,13 @@ export class Session {
   }
 
   #hearAnswer({ name, fields }) {
-    if (name === "Peers") return [];
+    if (name === "Peers" && !this.#hasPeers) {
+      this.#hasPeers = true;
+      return [];
+    }
     if (name === "Bye") return this.#end();
     demand(name === "Hello", `${name} before Hello`);
-    if (this.#mismatch(fields) !== null) return this.#end();
+    if (this.#mismatch(fields) !== null || fields.run_id.equals(OBSERVER_RUN_ID)) return this.#end();
     this.#frames.isIntroduced = true;
     this.#hear = this.#hearNeighbour;
     return [];

@@ -95,6 +95,9 @@ def _dialled() -> Iterator[Case]:
 def _dialler() -> Iterator[Case]:
     yield _session("Hello", "dialler", _HELLO)
     yield _session("Peers, then Bye", "dialler", _PEERS, Bye(reason="full"), is_over=True)
+    yield _session("Peers, then Hello", "dialler", _PEERS, _HELLO)
+    yield _session("Peers before Hello, twice", "dialler", _PEERS, _PEERS, expect="UNREQUESTED")
+    yield _session("the Hello of an observer", "dialler", _OBSERVER, is_over=True)
     yield _session("Bye", "dialler", Bye(reason="not now"), is_over=True)
     for name, message in {"Ping": Ping(nonce=1), "Head": _HEAD, "ManifestPart": _part(0, 5)}.items():
         yield _session(f"{name} before Hello", "dialler", message, expect="UNREQUESTED")
@@ -151,6 +154,8 @@ def _observer() -> Iterator[Case]:
     yield _session("an observer asks for a piece of the model", role, _OBSERVER, _asked(_PIECE_HASH), is_over=True)
     yield _session("an observer pings", role, _OBSERVER, Ping(nonce=5))
     yield _session("an observer says Bye", role, _OBSERVER, Bye(reason="thank you"), is_over=True)
+    long = Bye(reason="\U0001f600" * 256)
+    yield _session("an observer says more than 1,024 bytes", role, _OBSERVER, long, expect="FRAME")
     for name, message in _WRONG.items():
         yield _session(f"an observer says {name}", role, _OBSERVER, message, expect="UNREQUESTED")
     yield _session("an observer says Hello again", role, _OBSERVER, _OBSERVER, expect="UNREQUESTED")

@@ -90,7 +90,9 @@ const FRAMES = [
 const SESSIONS = [
   ...of("session.mjs", "sessions.json", [
     ["8.1.1", "the dialler waits for Hello", 'role === "dialler" ? [hello] : []', "[]"],
-    ["8.1.1", "Peers before the Bye of a full node", 'if (name === "Peers") return [];'],
+    ["8.1.1", "Peers before the Bye of a full node", 'if (name === "Peers" && !this.#hasPeers)', "if (false)"],
+    ["8.1.1 UNREQUESTED", "Peers before it again and again", "this.#hasPeers = true;"],
+    ["8.1.1", "an observer is dialled", " || fields.run_id.equals(OBSERVER_RUN_ID)) return", ") return"],
     [
       "8.1.1",
       "a Bye before Hello",
@@ -115,11 +117,12 @@ const SESSIONS = [
     ["8.1.2", "any run", 'runId.equals(OBSERVER_RUN_ID) ? null : "other run"', 'true ? null : "other run"'],
     ["8.1.2", "no observers", "const isObserver = fields.run_id.equals(OBSERVER_RUN_ID);", "const isObserver = false;"],
     [
-      "8.1.2",
+      "8.1.2 UNREQUESTED",
       "an observer says anything",
       'demand(name === "FileRequest", `${name} from an observer`);',
       'if (name !== "FileRequest") return [];',
     ],
+    ["8.1.2", "long frames from an observer", "isIntroduced = !isObserver", "isIntroduced = true"],
     ["8.1.2", "no Bye where the file is not there", "this.#end(BYE)", "[]"],
     [
       "8.1.3 UNREQUESTED",

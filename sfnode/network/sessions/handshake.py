@@ -60,15 +60,15 @@ async def exchange_hello(channel: Channel, own: Hello) -> Hello:
     """Say hello as the dialler, and return the peer's hello. RefusedError, LinkBrokenError, Reject."""
     with trio.move_on_after(channel.timings.hello_s):
         await channel.send_now(own)
-        peers: tuple[PeerAddress, ...] = ()
+        peers: tuple[PeerAddress, ...] | None = None
         while (message := await _receive(channel)) is not None:
             match message:
                 case Hello():
                     return _check(own, message, channel)
-                case Peers(peers=peers):
-                    pass  # a full node sends these before its bye
+                case Peers(peers=named) if peers is None:
+                    peers = named  # a full node sends these before its bye
                 case Bye(reason=reason):
-                    raise RefusedError(from_our_side(reason), peers)
+                    raise RefusedError(from_our_side(reason), peers or ())
                 case _:
                     raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} before hello")
         raise RefusedError("it closed the connection without a word")
@@ -108,6 +108,8 @@ async def _receive(channel: Channel) -> Message | None:
 
 def _check(own: Hello, theirs: Hello, channel: Channel) -> Hello:
     reason = mismatch(own, theirs)
+    if reason is None and theirs.run_id == OBSERVER_RUN_ID:
+        reason = "it takes part in no run"  # observers only dial
     if reason is not None:
         raise RefusedError(reason)
     channel.trust()
