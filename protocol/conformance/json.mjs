@@ -8,6 +8,7 @@ export class Fraction {
   }
 }
 
+const LEVELS_MAX = 64;
 const BLANKS = /[ \t\n\r]*/y;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/y;
 const LITERALS = [
@@ -54,14 +55,14 @@ class Reader {
     return key;
   }
 
-  scalar() {
+  scalar(isBounded) {
     if (this.peek() === '"') return this.#string();
     for (const [word, value] of LITERALS) {
       if (!this.#text.startsWith(word, this.#offset)) continue;
       this.#offset += word.length;
       return value;
     }
-    return this.#number();
+    return this.#number(isBounded);
   }
 
   #string() {
@@ -72,23 +73,27 @@ class Reader {
     return JSON.parse(this.#text.slice(start, end + 1)); // one string: its escapes and control characters
   }
 
-  #number() {
+  #number(isBounded) {
     NUMBER.lastIndex = this.#offset;
     const match = NUMBER.exec(this.#text);
     if (match === null) throw new SyntaxError(`no value at ${this.#offset}`);
     this.#offset = NUMBER.lastIndex;
+    if (isBounded && !Number.isFinite(Number(match[0]))) throw new SyntaxError("a number beyond binary64");
     if (match[1] !== undefined || match[2] !== undefined) return new Fraction(Number(match[0]));
     // Beyond 2^53 this is not exact, but every bound is below; the sum with 0 turns -0 into 0.
     return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, Number(match[0]))) + 0;
   }
 }
 
-/** Objects become Maps (of repeated keys the last counts, unless each may be there once only), lists Arrays, integers numbers. SyntaxError otherwise. */
-export function parseJson(text, { isOnceOnly = false } = {}) {
+/**
+ * Objects become Maps (of repeated keys the last counts, unless each may be there once only), lists Arrays, integers
+ * numbers. isBounded: not too many levels, and only numbers of binary64 (SPEC 1.6). SyntaxError otherwise.
+ */
+export function parseJson(text, { isOnceOnly = false, isBounded = false } = {}) {
   const reader = new Reader(text);
   const open = []; // containers not yet closed: no recursion, so no depth overflows the stack
   for (;;) {
-    const begun = beginValue(reader, open);
+    const begun = beginValue(reader, open, isBounded);
     if (begun === OPENED) continue;
     const whole = completeValue(reader, open, begun, isOnceOnly);
     if (whole === OPENED) continue;
@@ -99,7 +104,8 @@ export function parseJson(text, { isOnceOnly = false } = {}) {
 
 const OPENED = Symbol("a value is to follow");
 
-function beginValue(reader, open) {
+function beginValue(reader, open, isBounded) {
+  if (isBounded && open.length >= LEVELS_MAX && "[{".includes(reader.peek() || " ")) throw new SyntaxError("too deep");
   if (reader.take("[")) {
     if (reader.take("]")) return [];
     open.push({ container: [], key: null });
@@ -110,7 +116,7 @@ function beginValue(reader, open) {
     open.push({ container: new Map(), key: reader.key() });
     return OPENED;
   }
-  return reader.scalar();
+  return reader.scalar(isBounded);
 }
 
 /** Puts a value into its container, and that into its own where it ends: the outermost value, or OPENED. */

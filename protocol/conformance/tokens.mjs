@@ -7,6 +7,7 @@ const FIELD_NAME = /^[A-Za-z_\u{80}-\u{10FFFF}][0-9A-Za-z_\u{80}-\u{10FFFF}]*$/u
 const PART = /\{\{|\}\}|\{([^{}]*)\}|[^{}]+/y;
 const WHITE = /^[\t-\r ]*$/;
 const ROW_LENGTH_MAX = 2 ** 20;
+const EXACT_MAX = 2 ** 53; // whole numbers, SPEC 1.6
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Data, or a task, that cannot be used. */
@@ -19,7 +20,8 @@ function demand(condition, what) {
 const isText = (value) => typeof value === "string" && value.isWellFormed();
 const longest = (lists) => Math.max(0, ...lists.map((each) => each.length));
 const comparedOf = (value) => {
-  demand(isText(value) || Number.isInteger(value), "neither a text nor a whole number");
+  const isWhole = Number.isInteger(value) && Math.abs(value) <= EXACT_MAX;
+  demand(isText(value) || isWhole, "neither a text nor a whole number");
   return String(value);
 };
 const withChoice = (row, choice) => new Map([...row, ["choice", choice]]);
@@ -118,7 +120,7 @@ export class Encoder {
   #rowOf(line) {
     let row;
     try {
-      row = parseJson(line);
+      row = parseJson(line, { isBounded: true });
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       throw new Unusable(error.message);

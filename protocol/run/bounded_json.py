@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Callable
 
 from protocol.schema import Malformed
 
@@ -17,14 +18,25 @@ def read_json(text: str, where: str) -> object:
 
     Raises Malformed where it is no JSON, nests deeper, repeats a key, or holds a number beyond binary64.
     """
-    if _nesting(text) > JSON_DEPTH_MAX:
-        raise Malformed(f"{where}: lists and objects nest deeper than {JSON_DEPTH_MAX}")
     try:
-        value: object = json.loads(
-            text, object_pairs_hook=_unrepeated, parse_constant=_number_of, parse_float=_number_of, parse_int=_number_of
-        )
+        return bounded_value(text, _unrepeated)
+    except RecursionError:
+        raise Malformed(f"{where}: lists and objects nest deeper than {JSON_DEPTH_MAX}") from None
     except ValueError as error:
         raise Malformed(f"{where}: not JSON: {error}") from None
+
+
+def bounded_value(text: str, members: Callable[[list[tuple[str, object]]], dict[str, object]] = dict) -> object:
+    """Return the value in a JSON text; ``members`` makes an object, by default with the last of repeated keys.
+
+    Raises RecursionError where it nests deeper than `JSON_DEPTH_MAX`, ValueError where it is no JSON or holds a number
+    beyond binary64.
+    """
+    if text.count("[") + text.count("{") > JSON_DEPTH_MAX and _nesting(text) > JSON_DEPTH_MAX:
+        raise RecursionError
+    value: object = json.loads(
+        text, object_pairs_hook=members, parse_constant=_number_of, parse_float=_number_of, parse_int=_number_of
+    )
     return value
 
 

@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -132,7 +133,8 @@ def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Itera
     if start == "[" and not is_specified:
         return _listed(text, path, template)
     if start in ("{", "[") or is_specified:
-        return _lines(text, path, template, constant=int if is_specified else float)  # JSON has no NaN: int refuses it
+        parse = bounded_json.bounded_value if is_specified else partial(json.loads, parse_constant=float)
+        return _lines(text, path, template, parse)
     return _table(text, path, template)
 
 
@@ -159,13 +161,13 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
         raise OperatorError(f"{path}:{line}: cannot be read as UTF-8 text: {error.reason}. {advice}") from None
 
 
-def _lines(text: str, path: Path, template: TaskTemplate, *, constant: Callable[[str], float]) -> Iterator[Placed]:
+def _lines(text: str, path: Path, template: TaskTemplate, parse: Callable[[str], object]) -> Iterator[Placed]:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip(bounded_json.WHITE):
             continue
         try:
-            yield f"{path}:{number}", json.loads(line, parse_constant=constant)
+            yield f"{path}:{number}", parse(line)
         except (ValueError, RecursionError) as error:
             why = f"not JSON: {_why(error)}"
             with suppress(ValueError, RecursionError):
@@ -205,7 +207,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         what = _KNOWN.get(error.msg, error.msg)
         return f"{what} at column {error.colno}"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else "NaN, Infinity or thousands of digits"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "NaN, Infinity or too large a number"
 
 
 def _wanted(template: TaskTemplate) -> str:

@@ -193,7 +193,7 @@ def _refused_labels() -> list[Sibling]:
         _of("label_in_a_list.jsonl", _lines(_labelled([1])), "label [1] is not"),
         _of("label_endless.jsonl", '{"sentence": "a", "label": 1e999}\n', "label inf is not"),
         _of("label_of_401_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 400), "0... is not a number"),
-        _of("label_of_5001_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 5000), "thousands of digits"),
+        _of("label_of_5001_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 5000), "too large a number"),
         _of("label_null.jsonl", _lines(_labelled(None)), "label null is not"),
         _of("label_true.jsonl", _lines(_labelled(True)), "label true is not"),
         _of("label_nan.jsonl", _lines(_labelled(float("nan"))), "label nan is not"),

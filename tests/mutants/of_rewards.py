@@ -111,7 +111,7 @@ ANSWERS = (
     Mutant(
         name="answers-of-any-depth",
         breaks="brackets in an answer overflow the stack: RecursionError ends the training process",
-        edits=(Edit(_JSON, "read_json", "_nesting(text) > JSON_DEPTH_MAX", "False"),),
+        edits=(Edit(_JSON, "bounded_value", "_nesting(text) > JSON_DEPTH_MAX", "False"),),
         detector=Tests((_LONGEST,)),
     ),
 )

@@ -275,7 +275,7 @@ def test_public_rows__with_a_word_that_json_has_not__are_made_anew_without_it(tm
     """A fault once: they were published as they are, and a reader of JSON refuses the file."""
     (path := tmp_path / "rows.jsonl").write_text('{"sentence": "a", "label": 1, "score": NaN}\n')
     assert row_files.public_rows(path, TEMPLATE) == b'{"sentence": "a", "label": 1}\n'
-    with pytest.raises(OperatorError, match=r"rows\.jsonl:1: not JSON: NaN, Infinity or thousands of digits"):
+    with pytest.raises(OperatorError, match=r"rows\.jsonl:1: not JSON: NaN, Infinity or too large a number"):
         [*row_files.rows_of(path, TEMPLATE, is_specified=True)]
 
 

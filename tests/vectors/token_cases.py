@@ -169,6 +169,17 @@ def _lines() -> Iterator[Case]:
         "half of a surrogate pair": b'{"text": "\\ud800", "label": 0}',
         "half of one in a field that is skipped": b'{"text": "a", "other": "\\ud800", "label": 0}',
         "no number, in a field that is skipped": b'{"text": "a", "other": NaN, "label": 0}',
+        **{
+            f"{name}, in a field that is skipped": b'{"text": "a", "other": %s, "label": 0}' % value
+            for name, value in {
+                "lists in 64 levels": b"[" * 63 + b"]" * 63,
+                "lists in 65 levels": b"[" * 64 + b"]" * 64,
+                "a number of 308 digits": b"9" * 308,
+                "a number of 309 digits": b"9" * 309,
+                "1e999": b"1e999",
+                "1e999, and then again": b'1e999, "other": 1',
+            }.items()
+        },
         "a whole pair": b'{"text": "\\ud83d\\ude00", "label": 0}',
         "a repeated key: the last counts": b'{"text": "a", "text": "b", "label": 1, "label": 0}',
         "no line": b"",
@@ -193,6 +204,8 @@ def _rows() -> Iterator[Case]:
         yield _case(f"choices: {name}", _CHOICE, row)
     for name, answer in {
         "a whole number": -5,
+        "2^53": 1 << 53,
+        "2^53 + 2": (1 << 53) + 2,
         "a fraction": 0.5,
         "null": None,
         "half of a surrogate pair": "\ud800",

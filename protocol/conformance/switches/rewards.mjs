@@ -3,9 +3,11 @@
 import { of } from "./table.mjs";
 
 export const SWITCHES_OF_REWARDS = [
+  ...of("json.mjs", "manifests.json", [
+    ["1.6", "numbers beyond binary64", "isBounded && !Number.isFinite", "false && !Number.isFinite"],
+    ["1.6", "any number of levels", "isBounded && open.length >= LEVELS_MAX", "false"],
+  ]),
   ...of("reward.mjs", "manifests.json", [
-    ["1.6", "numbers beyond binary64", 'demand(Math.abs(numberIn(each)) < Infinity, "not finite")', "true"],
-    ["1.6", "any number of levels", "level <= LEVELS_MAX", "true"],
     ["1.6", "checks nest without bound", 'demand(depth <= DEPTH_MAX, "checks too deep");', ""],
     ["1.6", "schemas nest without bound", 'demand(depth <= DEPTH_MAX, "schemas too deep");', ""],
     ["1.6", "any number of terms", 'demand(counted.terms <= TERMS_MAX, "too many terms");', ""],
