@@ -246,8 +246,7 @@ class SyncSession:
         """Return a bitmap of the slots that the peer holds and this ledger lacks or does not know to be void."""
         author = Author(theirs.author)
         own = self._ledger.slots.holdings_of(span, author)
-        # A new author without a place would be ignored (SPEC 7.3.4), and asked for again in each session.
-        if own.digest == theirs.digest or not self._ledger.has_room_for(author):
+        if own.digest == theirs.digest or not self._ledger.has_room_for(author):  # SPEC 7.3.4: it would be ignored
             return 0
         own_valid, own_void = _as_int(own.valid), _as_int(own.void)
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
@@ -261,7 +260,8 @@ class SyncSession:
             _check_echo((span, theirs.author), (answer.span, answer.author))
             missing = self._differing(span, theirs, answer)
             # An author can find two payloads with one hash (2^32 tries). Then only the payloads themselves differ.
-            if not missing and not self.is_short and not their_valid & own_void and self._groups_left >= 0:
+            is_void_here = bool(their_valid & _as_int(self._ledger.slots.holdings_of(span, author).void))  # by now
+            if not missing and not self.is_short and not is_void_here and self._groups_left >= 0:
                 missing = their_valid
         wanted = missing & _before(self._ledger.roster.counts_until(author), span)
         near = wanted if self.horizon_step is None else wanted & _before(self.horizon_step + 1, span)
