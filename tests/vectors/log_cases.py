@@ -99,6 +99,8 @@ def _good() -> Iterator[Case]:
     for name, log in {"a void slot": PLAIN, "statements": INVITED, "a dense core": DENSE}.items():
         yield _read(f"good: {name}", log, None)
     yield _read("good: no record", log_of(sign_manifest(EXAMPLE, OWNER), []), None)
+    long = run({}, steps=512)
+    yield _read("good: no horizon", log_of(sign_manifest(long, OWNER), _rows(long, (1, 511))), None)
     rows = [seal(_INVITED, 1, 3), seal(_INVITED, 3, 20)]
     twice = [*(each for each in _SAID if each[0] != 3), claim(_INVITED, 2, 1), claim(_INVITED, 2, 2)]
     signed = sign_manifest(_INVITED, OWNER)

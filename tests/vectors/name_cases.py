@@ -29,6 +29,7 @@ def invitations_for_many(packed: bytes) -> Iterator[Case]:
     }
     texts = {name: _invite(packed + number) for name, number in numbers.items()}
     texts |= {"two bytes more": _invite(packed + b"\2\2"), "for thirty, without padding": thirty.text.rstrip("=")}
+    texts["for thirty, with another bit after the last byte"] = _unused_bit(thirty.text)
     for name, text in texts.items():
         try:
             found: Invitation | None = read_invitation(text)
@@ -36,6 +37,14 @@ def invitations_for_many(packed: bytes) -> Iterator[Case]:
             found = None
         told = found and {**given, "uses": found.uses}
         yield case(f"invitation: {name}", "invitation", {"text": text}, {"invitation": told})
+
+
+def _unused_bit(padded: str) -> str:
+    """The text with another last digit, of which only bits that are left over differ."""
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    text = padded.rstrip("=")
+    assert padded == f"{text}=="
+    return f"{text[:-1]}{digits[digits.index(text[-1]) + 1]}=="
 
 
 def _invite(packed: bytes) -> str:
@@ -64,6 +73,8 @@ def names() -> Iterator[Case]:
         "for another run": sign_name(_ME, bytes(32), "Ann", 1_700_000_000).text,
         "without padding": f"{start}:{seconds}:{signature.rstrip('=')}:Ann",
         "+ in place of -": plus.replace("-", "+"),
+        "another bit after the last byte": good.replace(signature, _unused_bit(signature)),
+        "of 32 letters": sign_name(_ME, _RUN_ID, "\u00e4" * 32, 7).text,
         "an address": "/ip4/203.0.113.7/tcp/4001",
         "its beginning in upper case": good.replace("name:", "NAME:"),
         **{f"unfit: {name!r}": sign_name(_ME, _RUN_ID, name, 7).text for name in _UNFIT},

@@ -150,6 +150,7 @@ def _observer() -> Iterator[Case]:
     yield _session("an observer takes the manifest", role, _OBSERVER, *whole)
     yield _session("an observer takes a file", role, _OBSERVER, _asked(), _asked(offset=PART_BYTES_MAX))
     yield _session("an observer asks beyond the end", role, _OBSERVER, ManifestRequest(offset=len(_MANIFEST)))
+    yield _session("an observer asks for a file beyond its end", role, _OBSERVER, _asked(offset=len(_FILE) + 1))
     yield _session("an observer asks for a file that is not there", role, _OBSERVER, _asked(_NO_FILE), is_over=True)
     yield _session("an observer asks for a piece of the model", role, _OBSERVER, _asked(_PIECE_HASH), is_over=True)
     yield _session("an observer pings", role, _OBSERVER, Ping(nonce=5))

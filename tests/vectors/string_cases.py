@@ -276,6 +276,8 @@ def _joins() -> Iterator[Case]:
     for name, text in {
         "read": _joined(_content(nodes=four, invitation=_INVITATION.hex(), data_bytes=7)),
         "upper case": good.upper(),
+        "its beginning in mixed case": good.replace("sfnode:v", "sFnode:V"),
+        "other white space in it": f"{good[:20]}\v{good[20:30]}\f{good[30:40]}\u00a0{good[40:]}",
         "white space in it": f" {good[:20]} \n{good[20:40]}\t{good[40:]}\r\n",
         "a letter less": good[:-1],
         "cut in half": good[: len(good) // 2],

@@ -182,6 +182,10 @@ def _recounts() -> Iterator[Story]:
     told.tell(1_200, Y, _other_state(told)).ticks(1_250, 61_149).tell(61_149, Y, _other_state(told)).tick(61_149)
     yield told.tell(61_150, Y, _other_state(told)).tick(61_200)
 
+    told = relay("each kind of recount has a rest of its own").push(500, X, record)
+    told.tell(1_000, Y, _other_state(told)).tick(1_050).tell(1_100, X, _other_state(told))
+    yield told.tick(1_150)
+
     told = relay("the liar leaves while the node recounts: it is not dropped, and not on its return")
     told.push(1_000, X, record).tell(1_100, X, _other_state(told)).leave(1_110, X).join(1_120, X)
     yield told.tick(1_150)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from protocol.run.manifest import Manifest
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
 from tests.vectors.runs import run
@@ -31,11 +32,13 @@ def _stories() -> Iterator[Story]:
     yield _followed("spans wholly beyond the horizon are not looked at", 950, 1_000, 1_030, 1_500)
     yield _followed("a session moves the horizon by 32 rounds: another follows", 10, 42, 500)
     yield _followed("a session moves the horizon by 31 rounds: none follows", 10, 41, 500)
+    rounds = "a session moves the horizon by 31 rounds of four steps: none follows"
+    yield _followed(rounds, 40, 164, 500, manifest=ROUNDS)
 
 
-def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, **config: Any) -> Story:
+def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, manifest: Manifest = LONG, **config: Any) -> Story:
     """A live relay with a neighbour that is at ``step``."""
-    told = Story(name, LONG, held=held, is_training=False, **config).tick(0).join(10, X)
+    told = Story(name, manifest, held=held, is_training=False, **config).tick(0).join(10, X)
     return told.same(20, X, step=step)
 
 
@@ -94,10 +97,10 @@ def _pulled() -> Iterator[Story]:
     yield told.answer(50, X, ledger_of(LONG, far))
 
 
-def _followed(name: str, held: int, *steps: int) -> Story:
+def _followed(name: str, held: int, *steps: int, manifest: Manifest = LONG) -> Story:
     """A machine that slept: each session moves the horizon, but for the last one."""
-    told = relay(name, held=(seal(LONG, 1, held),))
-    full = ledger_of(LONG, [seal(LONG, 1, step) for step in (held, *steps)])
+    told = relay(name, held=(seal(manifest, 1, held),), manifest=manifest)
+    full = ledger_of(manifest, [seal(manifest, 1, step) for step in (held, *steps)])
     told.tell(2_000, X, head_of(full, step=9)).catch_up(4_000, X, full, step=9)
     for now_ms in (4_050, 4_100):
         told.tick(now_ms).answer(now_ms, X, full)

@@ -191,6 +191,16 @@ def _catching_up() -> Iterator[Story]:
     ahead = _full(LISTED, [admit(LISTED, 1)], [seal(LISTED, 1, 4), seal(LISTED, 1, 6)])
     yield told.catch_up(4_000, X, ahead)
 
+    told = relay(
+        "statements come before the spans are compared: what they exclude leaves nothing to ask for",
+        LISTED,
+        held=tuple(records),
+        statements=(admit(LISTED, 1), admit(LISTED, 2)),
+    )
+    fewer = _full(LISTED, [admit(LISTED, 1), admit(LISTED, 2), exclude(LISTED, 1, 0)], records[1:])
+    told.tell(2_000, X, head_of(fewer))
+    yield told.catch_up(4_000, X, fewer)
+
     told = relay("a neighbour without statements is not asked for any", LISTED, statements=(admit(LISTED, 1),))
     bare = _full(OPEN, [], [seal(OPEN, 1, 4)])
     told.tell(2_000, X, head_of(bare)).tell(4_000, X, head_of(bare)).answer(4_010, X, bare, rounds=1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from protocol.run.manifest import Manifest
+from protocol.wire import Records
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
 from tests.vectors.runs import EXAMPLE, record, run
@@ -306,6 +307,7 @@ def _signing() -> Iterator[Story]:
     yield told.ticks(6_050, 11_050, 31_019, 31_020)
 
     yield _slow_catch_up()
+    yield _late_records()
 
     told = Story("the last place in the author table goes while the worker measures: nothing is signed", CROWDED)
     told.tick(0).join(5, X).same(7, X).worker_ready(10).push(
@@ -337,6 +339,13 @@ def _slow_catch_up() -> Story:
         told.answer(now_ms, X, full, rounds=1)
         told.tick(now_ms + 100)
     return told
+
+
+def _late_records() -> Story:
+    """SPEC 9.2.3: they answer no request in flight."""
+    told = Story("a neighbour sends records that nobody asked for: the 30 s run out", EXAMPLE, expects_peers=True)
+    told.tick(0).worker_ready(10).join(20, X).tell(30, X, replace(head_of(ledger_of(EXAMPLE, [own(3)])), step=5))
+    return told.tell(20_000, X, Records(request=77, data=seal(EXAMPLE, 1, 5))).ticks(30_019, 30_020)
 
 
 # --- 9.1.5: paused by its operator

@@ -158,7 +158,7 @@ def _times() -> Iterator[Story]:
     told.until_pull(30, X, full).pulled(40, X, one)
     yield told.tell(1_039, X, head_of(full)).tell(1_040, X, head_of(full))
 
-    told = relay("records of a request that is over, or that nobody made, are taken like pushed ones")
+    told = relay("records of a request that is over, or that nobody made, are kept; not live, nobody is sent them")
     yield told.tell(30, X, Records(request=77, data=one)).tick(80)
 
 
@@ -217,7 +217,7 @@ def _liars() -> Iterator[Story]:
     yield answered("a slot both valid and void", replace(page, authors=(replace(first, void=first.valid),)))
     yield answered("of another request", replace(page, span=3))
 
-    told = Story("authors: more than the run may have, over several pages: UNREQUESTED", FEW, is_training=False)
+    told = Story("authors: more than the run may have, over several pages: the session fails", FEW, is_training=False)
     crowd = ledger_of(EXAMPLE, [seal(EXAMPLE, author, 0) for author in range(4)])
     told.tick(0).join(10, X).tell(30, X, head_of(crowd)).answer(30, X, crowd, until=AuthorsRequest)
     with told.limited(AUTHORS_PER_PAGE_MAX=2):
@@ -346,6 +346,12 @@ def _misread() -> Iterator[Story]:
     more = ledger_of(FEW, [*crowd, seal(FEW, 2, 1)])
     yield told.tell(2_000, X, head_of(more)).catch_up(4_000, X, more)
 
+    here, there = seal(EXAMPLE, 1, 5, 1), seal(EXAMPLE, 1, 5, 2)
+    told = relay("void here by the time the payload hashes come: nothing is pulled", held=(here,))
+    full = ledger_of(EXAMPLE, [there])
+    told.tell(30, X, head_of(full)).answer(30, X, full, until=PayloadsRequest)
+    yield told.push(35, Y, there).answer(40, X, full)
+
     one, two = seal(EXAMPLE, 1, 0), seal(EXAMPLE, 2, 0)
     full = ledger_of(EXAMPLE, [one, two])
 
@@ -359,10 +365,10 @@ def _misread() -> Iterator[Story]:
     told = relay("the session with another neighbour has skipped something: this one may leave it, too")
     yield told.join(15, Z).until_pull(30, X, full).catch_up(40, Y, full).catch_up(50, Z, full)
 
-    here, there = seal(EXAMPLE, 1, 5, 1), ledger_of(EXAMPLE, [seal(EXAMPLE, 1, 5, 2), two])
+    full = ledger_of(EXAMPLE, [there, two])
     told = relay("hashes that do not fit the bitmap: the rest of the page is pulled, then the session has failed")
-    told.push(20, Y, here).tell(30, X, head_of(there)).answer(30, X, there, until=PayloadsRequest)
+    told.push(20, Y, here).tell(30, X, head_of(full)).answer(30, X, full, until=PayloadsRequest)
     asked = told.request(X)
     assert isinstance(asked, PayloadsRequest)
     told.tell(40, X, Payloads(request=asked.request, span=0, author=asked.author, hashes=bytes(16)))
-    yield told.answer(50, X, there)
+    yield told.answer(50, X, full)

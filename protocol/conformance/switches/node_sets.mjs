@@ -92,6 +92,7 @@ export const SWITCHES_OF_NODE_SETS = [
     ["7.6", "a neighbour that is wrong is dropped", "return isWhole ? peer : null;", "return null;"],
     ["7.6", "only if it has brought a new record", "const isWhole = this.#useful.has(peer);", "const isWhole = true;"],
     ["7.6", "60 s between two recounts", "nowMs < this.#restUntilMs[isWhole] ||"],
+    ["7.6", "a rest for each kind", "this.#restUntilMs[isWhole] = nowMs", "this.#restUntilMs.true = this.#restUntilMs.false = nowMs"],
     ["7.6", "one that has left is not dropped", "if (this.#claim?.peer === peer) this.#claim.peer = null;"],
   ]),
   ...of("node_core.mjs", "traces_roster.json", [

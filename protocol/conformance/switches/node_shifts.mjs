@@ -33,6 +33,7 @@ export const SWITCHES_OF_NODE_SHIFTS = [
   ]),
   ...of("node_sync.mjs", "traces_steps.json", [
     ["9.2.3", "the last neighbour begins the 30 s", "this.metMs ??= nowMs;", "this.metMs = nowMs;"],
+    ["9.2.3", "late records do, too", "request) return;\n    neighbour.session.count", "request) return void (this.answeredMs = nowMs);\n    neighbour.session.count"],
   ]),
   ...of("ledger.mjs", "traces_steps.json", [
     ["9.2.4", "a full table has no place for those in it", "this.holdsAnyOf(author) || ", ""],

@@ -62,10 +62,19 @@ export const SWITCHES_OF_NODE_SYNC = [
       "page.is_last];\n    }\n  }\n\n  *#compareSpan",
       "true];\n    }\n  }\n\n  *#compareSpan",
     ],
+    [
+      "8.4",
+      "spans are compared after the statements",
+      'const theirs = yield ["SpansRequest", {}];',
+      'const theirs = yield ["SpansRequest", {}];\n    const before = this.#ledger.spans();',
+      "differing(this.#ledger.spans(), theirs.spans)",
+      "differing(before, theirs.spans)",
+    ],
     ["8.4", "only slots that count by the own roster", "missing = missing.filter((step) => this.#ledger.roster.leaves(author, step));"],
   ]),
   ...of("asking.mjs", "traces_sync.json", [
     ["8.4", "with a full author table, no slot of a new author", " || !this.#ledger.hasRoomFor(author)) return []", ") return []"],
+    ["8.4.4", "void by the time of the answer", " && !isVoidHere) missing", ") missing"],
     ["8.4", "only spans that differ", "differing(this.#ledger.spans(), theirs.spans)", "differing([], theirs.spans)"],
     [
       "8.4",
@@ -178,6 +187,7 @@ export const SWITCHES_OF_NODE_SYNC = [
   ]),
   ...of("node_core.mjs", "traces_horizon.json", [
     ["8.4", "if the horizon has moved by 32 rounds", "      if (this.#pulledHorizon(head.step) < step + moved) continue;\n"],
+    ["8.4", "32 steps", "(this.#limits.STEPS_AHEAD_MAX / 2) * this.#run.manifest.method.local_steps;", "this.#limits.STEPS_AHEAD_MAX / 2;"],
     ["8.4", "33 rounds", "(this.#limits.STEPS_AHEAD_MAX / 2)", "(this.#limits.STEPS_AHEAD_MAX / 2 + 1)"],
   ]),
   ...of("node_sync.mjs", "traces_steps.json", [
