@@ -4,12 +4,15 @@ import { isDense } from "./dense.mjs";
 import { isValidAuthorKey, verify } from "./ed25519.mjs";
 import { checkRecord } from "./envelope.mjs";
 import { Fraction, parseJson, writeCanonical } from "./json.mjs";
+import { directionsMeasured } from "./scalars.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 
 const REPORT_BYTES_MAX = 65536;
 const TOLERANCE_MAX = 2 ** 31;
 const SCALARS_MAX = 16384;
 const CLIP_MAX = 32767;
+const NORMALISED_CLIP = 127;
+const MEAN_SQUARE = 1024; // of normalised scalars
 const RECORD_DIGITS_MAX = 2 * 65536;
 const NEWLINE = 0x0a;
 const SIGNING_TAG = Buffer.from("sfnode/audit/1", "ascii");
@@ -76,4 +79,15 @@ export function isMismatch(claimed, measured, toleranceMille) {
   const distance = Math.hypot(...claimed.map((q, index) => q - measured[index]));
   const size = Math.max(Math.hypot(...measured), Math.sqrt(measured.length));
   return distance / size > toleranceMille / 1000;
+}
+
+/** How many directions an auditor measures: as many as a message's scalars show. */
+export function directionsShown(method, scalars) {
+  const { directions, shares, scalar } = method;
+  const shown = directionsMeasured(method, scalars);
+  if (scalar === "raw") return shown;
+  const steps = Array.from({ length: scalars.length / directions }, (_, k) => scalars.slice(k * directions, (k + 1) * directions));
+  const energies = steps.filter((step) => step.every((q) => Math.abs(q) < NORMALISED_CLIP)).map((step) => step.reduce((sum, q) => sum + q * q, 0));
+  const blocks = energies.map((energy) => Math.floor((2 * energy + MEAN_SQUARE * shares) / (2 * MEAN_SQUARE * shares)));
+  return Math.max(shown, Math.min(directions, Math.max(0, ...blocks) * shares));
 }

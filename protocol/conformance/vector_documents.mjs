@@ -1,7 +1,7 @@
 // Cases of audits.json and logs.json.
 
 import { createHash } from "node:crypto";
-import { isMismatch, readReport } from "./audit.mjs";
+import { directionsShown, isMismatch, readReport } from "./audit.mjs";
 import { readLog } from "./log_file.mjs";
 import { runNamed } from "./vector_messages.mjs";
 import { fromBytesStar, toHex, verdictOf } from "./vector_notation.mjs";
@@ -18,6 +18,7 @@ export const AUDITS = {
   mismatch: ({ claimed, measured, tolerance_mille: tolerance }) => ({
     is_mismatch: isMismatch(claimed, measured, tolerance),
   }),
+  shown: ({ scalars, ...method }) => ({ directions: directionsShown(method, scalars) }),
 };
 
 export const LOGS = {

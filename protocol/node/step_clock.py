@@ -65,21 +65,16 @@ class StepClock:
         self._ready_since_ms = now_ms
 
     def try_start(
-        self,
-        highest: Mapping[Author, int],
-        now_ms: int,
-        *,
-        has_company: bool = False,
-        counts_until: int = limits.STEPS_MAX,
+        self, highest: Mapping[Author, int], now_ms: int, *, has_company: bool = False, until: int = limits.STEPS_MAX
     ) -> int | None:
         """Return the step to start now, or None while the node has to wait. A returned step counts as started.
 
         ``affordable.chosen`` is then its number of directions. ``has_company``: some neighbour says that it has work;
-        ``counts_until``: the first step of which its update would not count.
+        ``until``: the first step of which its update would not count.
         """
         # SPEC 9.1.3: a node that has fallen behind the median of the active authors jumps to it.
         self.next_step = max(self.next_step, self.authors.frontier(highest, now_ms))
-        if self.is_finished or self.next_step >= counts_until:
+        if self.is_finished or self.next_step >= until:
             return None
         self._ready_since_ms = now_ms if self._ready_since_ms is None else self._ready_since_ms
         # SPEC 9.1.1: who is active, and how many of them lack step t - K (1 + staleness).

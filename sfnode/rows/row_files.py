@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -133,8 +132,7 @@ def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Itera
     if start == "[" and not is_specified:
         return _listed(text, path, template)
     if start in ("{", "[") or is_specified:
-        parse = bounded_json.bounded_value if is_specified else partial(json.loads, parse_constant=float)
-        return _lines(text, path, template, parse)
+        return _lines(text, path, template, bounded_json.bounded_value if is_specified else json.loads)
     return _table(text, path, template)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from protocol import limits
 from protocol.documents.audit_report import decode_report_untrusted, deviation, make_report
 from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.method import ScalarKind
 from protocol.schema import to_plain
+from sfnode.worker.audit_case import directions_claimed
 from tests.support.ledgers import signer
 from tests.vectors import edwards
 from tests.vectors.notation import Case, Document, case, compact, document, judged
@@ -25,7 +28,7 @@ _SMALL_ORDER = "01" + "00" * 31
 def audits() -> Document:
     """audits.json"""
     return document(
-        "Audit reports: SPEC 9.3", [*_good(), *_refused(), *_dense(), *_mismatches()], manifests=texts(_RUNS)
+        "Audit reports: SPEC 9.3", [*_good(), *_refused(), *_dense(), *_mismatches(), *_shown()], manifests=texts(_RUNS)
     )
 
 
@@ -182,3 +185,21 @@ def _mismatches() -> Iterator[Case]:
         given = {"claimed": claimed, "measured": measured, "tolerance_mille": tolerance}
         name = f"mismatch: {claimed} for {measured}, {tolerance} of 1000"
         yield case(name, "mismatch", given, {"is_mismatch": _is_mismatch(claimed, measured, tolerance)})
+
+
+def _shown() -> Iterator[Case]:
+    """How many directions an auditor measures: by the last scalar that is not zero, and by the energy."""
+    for name, scalar, shares, scalars in (
+        ("raw", "raw", 1, (90, 90, 0, 0)),
+        ("by the last scalar", "normalised", 1, (32, 0, 32, 0)),
+        ("the last two are zero by rounding", "normalised", 1, (45, 45, 0, 0)),
+        ("2,560 is two and a half times 1,024", "normalised", 1, (48, 16, 0, 0)),
+        ("2,559 is less", "normalised", 1, (47, 1, 0, 0)),
+        ("with a scalar that is clipped", "normalised", 1, (127, 0, 0, 0)),
+        ("in whole blocks", "normalised", 2, (55, 0, 0, 0)),
+        ("at most all", "normalised", 2, (100, 0, 0, 0)),
+        ("the most of two local steps", "normalised", 1, (32, 0, 0, 0, 64, 1, 0, 0)),
+    ):
+        chosen = replace(EXAMPLE.method, directions=4, shares=shares, scalar=ScalarKind(scalar), clip=127)
+        given = {"directions": 4, "shares": shares, "scalar": scalar, "scalars": list(scalars)}
+        yield case(f"shown: {name}", "shown", given, {"directions": directions_claimed(chosen, scalars)})

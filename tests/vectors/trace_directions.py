@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.support.ledgers import seal
-from tests.vectors.runs import dense_run, run
-from tests.vectors.trace_recorder import Story, X
+from tests.vectors.runs import dense_run, record, run
+from tests.vectors.trace_recorder import ME, Story, X
 
 SLICED = run({"directions": 8, "shares": 2, "local_steps": 2, "clip": 100}, steps=400)
 DENSE = dense_run({}, steps=400)
@@ -43,6 +43,7 @@ def stories_of_directions() -> Iterator[Story]:
     yield _more_and_less()
     yield _skipped_between()
     yield _newest()
+    yield _unsigned()
     yield _dense()
     yield _told("fewer, and then as fast as another author: more", 4_004, 1_000).ticks(5_100)
 
@@ -124,6 +125,14 @@ def _newest() -> Story:
     for number, (now_ms, measured) in enumerate(rounds):
         told.push(now_ms, X, _update(1, _ROUND * number, measured))
     return told.estimated(8_200, 0).ticks(8_300)
+
+
+def _unsigned() -> Story:
+    """A later record of its own comes while it measures."""
+    told = Story("a round that is measured and not signed counts", SLICED).tick(0).join(5, X).same(6, X)
+    told.worker_ready(10).push(10, X, _update(1, 0)).push(1_010, X, _update(1, 2))
+    told.push(2_000, X, record(SLICED, 0, *[9] * 16, author=ME))
+    return told.estimated(4_014, 0).ticks(4_100)
 
 
 def _dense() -> Story:

@@ -171,6 +171,7 @@ export const SWITCHES_OF_NODE_STEPS = [
       "if (isTaken || !this.#wouldCount(step)",
       "if (!this.#wouldCount(step)",
     ],
+    ["9.1.6", "a round that is not signed took no time", "this.#finishStep(true, true);", "this.#finishStep(true, this.state.highestOf(this.#author) < step);"],
     ["9.2.4", "nor is one estimated", "this.clock.resumeAfter(this.state.highestOf(this.#author));"],
     [
       "9.2.4",
