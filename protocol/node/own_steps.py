@@ -79,9 +79,7 @@ class OwnSteps:
         ledger, author = self._replica.ledger, self._signer.author
         self._clock.resume_after(ledger.highest_step(author))
         until, has_company = ledger.roster.counts_until(author), self._sync.nearest_work == 0
-        step = self._clock.try_start(
-            ledger.standing_authors(), self._turn.now_ms, has_company=has_company, until=until
-        )
+        step = self._clock.try_start(ledger.standing_authors(), self._turn.now_ms, has_company=has_company, until=until)
         if step is None:
             return
         self.estimating = step
