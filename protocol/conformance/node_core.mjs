@@ -158,11 +158,11 @@ export class Node {
   }
 
   #horizon() {
-    return this.sync.isLive ? this.clock.horizon(this.state.standing(), this.#nowMs, this.sync.stepTold) : Infinity;
+    return this.sync.isLive ? this.clock.horizon(this.state.highest(), this.#nowMs, this.sync.stepTold) : Infinity;
   }
 
   #pulledHorizon(step) {
-    return this.sync.isLive ? this.clock.pulledHorizon(this.state.standing(), this.#nowMs, step) : Infinity;
+    return this.sync.isLive ? this.clock.pulledHorizon(this.state.highest(), this.#nowMs, step) : Infinity;
   }
 
   #takeRecords(peer, { request, data }) {
@@ -193,7 +193,7 @@ export class Node {
       this.flood.push(first, null); // SPEC 8.3: for all
       return true;
     }
-    const isFurther = envelope.step === this.state.highestOf(envelope.author);
+    const isFurther = envelope.step === this.state.standing().get(envelope.author.toString("hex"));
     if (isFurther && (this.sync.isLive || envelope.step >= frontier)) {
       this.clock.hear(envelope.author.toString("hex"), envelope.scalars, this.#nowMs); // SPEC 9.1.3
     }

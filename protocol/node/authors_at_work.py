@@ -1,6 +1,7 @@
 """Which other authors are at work, and how far the run is by what they sign (SPEC 7.3.3, 9.1). Time is an argument.
 
-``highest`` is everywhere the highest step of each author whom the owner has not excluded, this node's own included.
+``highest`` is everywhere the highest step of each author whom the owner has not excluded, this node's own included;
+for the horizon, which bounds what may come of the others, too, it is that of all authors.
 """
 
 from collections.abc import Container, Mapping

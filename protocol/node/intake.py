@@ -59,7 +59,7 @@ class Intake:
             self._flood.mark_known(peer, record)
             return []
         author, step = envelope.author, envelope.step
-        is_furthest = step == self._replica.ledger.highest_step(author)
+        is_furthest = step == self._replica.ledger.standing_authors().get(author)
         if voided is not None:
             # Both records together prove the equivocation. The peer that sent the second may lack the first.
             self._flood.push(voided.record, source=None)

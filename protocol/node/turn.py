@@ -40,7 +40,7 @@ class Turn:
         if not self.sync.is_live:
             return None
         return self.clock.authors.horizon(
-            self.replica.ledger.standing_authors(),
+            self.replica.ledger.authors(),
             self.now_ms,
             own_step=self.clock.next_step,
             neighbours=self.sync.head_step,

@@ -149,8 +149,9 @@ MDNS_QUERY_MAX_S = 120.0
 # --- address book -----------------------------------------------------------------------------------------------
 KNOWN_PEERS_MAX = 1_000
 ADDRESSES_PER_PEER_MAX = 8
-ADDRESSES_RESTING_MAX = 2_048  # and hosts, after a failed dial; beyond it the one that failed longest ago is forgotten
-DIALS_PER_HOST_FREE = 8  # dials in a row that may fail at one host before it rests: it may have several nodes
+ADDRESSES_RESTING_MAX = 1_024  # after a failed dial; beyond it the one that failed longest ago is forgotten
+HOST_DIAL_S = 5.0  # between dials to one public host that nobody answers, after a burst: it may have several nodes
+HOST_DIALS_BURST = 8
 UNVERIFIED_AT_ONCE_MAX = 2  # addresses of one peer that others have named, tried one after the other
 UNVERIFIED_DIALS_PER_S = 2.0  # of such addresses, by all peers together
 UNVERIFIED_DIALS_BURST = 32.0

@@ -20,8 +20,8 @@ from tests.attacks.visitor import Visitor, visiting
 _LIARS: Final = 8
 _IDS: Final = 60  # in each answer
 _PORTS: Final = 8
-_DIALS_PER_MINUTE_MAX: Final = 8
-_BEGINNING_DIALS_MAX: Final = 14  # those in a row before the host rests for long
+_DIALS_PER_MINUTE_MAX: Final = 60
+_BEGINNING_DIALS_MAX: Final = 14
 
 
 @dataclass

@@ -72,7 +72,7 @@ def test_address_book__liars_name_ever_new_ports_of_one_host__it_is_dialled_a_do
     for number in range(SOURCES * IDS):
         ports = tuple(replace(STRANGER, port=1 + 8 * number + place) for place in range(8))
         book.learn(peer(100 + number), ports, source=peer(number % SOURCES + 1))
-    assert 3 <= dialled_in_a_minute(book) <= bounds.DIALS_PER_HOST_FREE + 8
+    assert 3 <= dialled_in_a_minute(book) <= bounds.HOST_DIALS_BURST + 60 / bounds.HOST_DIAL_S + 1
 
 
 def test_address_book__peers_that_were_reached_name_a_stranger__only_what_worked_is_dialled_at_once() -> None:
@@ -83,7 +83,7 @@ def test_address_book__peers_that_were_reached_name_a_stranger__only_what_worked
         book.succeeded(peer(1 + number), address(number), unix_ms=1)
         ports = tuple(replace(STRANGER, port=1 + 8 * number + place) for place in range(7))
         book.learn(peer(1 + number), ports, source=peer(1 + number))
-    assert 3 <= dialled_in_a_minute(book) <= bounds.DIALS_PER_HOST_FREE + 8
+    assert 3 <= dialled_in_a_minute(book) <= bounds.HOST_DIALS_BURST + 60 / bounds.HOST_DIAL_S + 1
     assert book.dialable(peer(1), 0.0)[:1] == (address(0),)
 
 

@@ -41,20 +41,29 @@ class BothClocks:
             D=DIRECTIONS, shares=SHARES, M=DIRECTIONS, is_dense=False, took=None, late=False, measured={}
         )
         self.node.__dict__.update(
-            highest={}, heard={}, met={}, interval={}, paces=[], ready=None, started=None, half=None, alone=None
+            highest={},
+            held={},
+            heard={},
+            met={},
+            interval={},
+            paces=[],
+            ready=None,
+            started=None,
+            half=None,
+            alone=None,
         )
         self.is_measuring = False
         self.now_ms = 0
         self.chosen: Counter[int] = Counter()
 
     def hold(self, author: Author, step: int, *, scalars: list[int], is_heard: bool) -> None:
-        self.node.highest[author] = step
+        self.node.highest[author] = self.node.held[author] = step
         if is_heard:
             self.clock.hear(author, scalars, self.now_ms)
             CLOCK.hear(self.node, author, scalars, self.now_ms)
 
     def forget(self, author: Author) -> None:
-        """Nothing is held of the author any more."""
+        """The owner has excluded the author, of whom something is held still."""
         for held in (self.node.highest, self.node.heard, self.node.met, self.node.interval, self.node.measured):
             held.pop(author, None)
         self.clock.forget_others(self.node.highest)
@@ -85,7 +94,7 @@ class BothClocks:
         assert clock.authors.is_run_over(highest, now_ms) == (CLOCK.furthest(node, now_ms) >= node.steps - node.K)
         for asked_step in (None, asked):
             horizon = clock.authors.horizon(
-                highest, now_ms, own_step=clock.next_step, neighbours=told, asked_step=asked_step
+                node.held, now_ms, own_step=clock.next_step, neighbours=told, asked_step=asked_step
             )
             assert horizon == CLOCK.horizon(node, now_ms, heads, asked_step)
         assert clock.authors.awaited(highest, now_ms) == sorted(CLOCK.awaited(node, now_ms))

@@ -117,7 +117,7 @@ export const SWITCHES_OF_NODE_SETS = [
       "} finally {\n      this.#keepStatements(fresh, source, isNews);\n    }",
       "} catch (error) {\n      throw error;\n    }\n    this.#keepStatements(fresh, source, isNews);",
     ],
-    ["7.7", "authors of whom nothing is held are forgotten", "this.clock.forgetOthers(this.state.highest());"],
+    ["7.7", "authors of whom nothing is held are forgotten", "this.clock.forgetOthers(this.state.standing());"],
   ]),
   ...of("node_state.mjs", "traces_roster.json", [
     ["7.7", "those on the disk, too", 'if (reason === "NOT_ADMITTED") this.ledger.suspend(record);'],

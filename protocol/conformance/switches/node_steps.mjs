@@ -141,7 +141,7 @@ export const SWITCHES_OF_NODE_STEPS = [
     [
       "9.1.5",
       "a relay, when most have done the last round",
-      "return this.clock.isRunOver(this.state.highest(), this.#nowMs);",
+      "return this.clock.isRunOver(this.state.standing(), this.#nowMs);",
       "return false;",
     ],
     [

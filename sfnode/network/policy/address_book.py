@@ -32,6 +32,7 @@ class _Entry:
     last_success_unix_ms: int = 0
     failures: int = 0
     due_s: float = 0.0  # not dialled before this time
+    refused_until_s: float = 0.0  # nor before this one, after a refusal, whatever is heard of it
     is_bootstrap: bool = False
     source: PeerId | None = None  # the neighbour that named the peer; None once it was reached
 
@@ -97,8 +98,11 @@ class AddressBook:
             if row.is_bootstrap and row.last_success_unix_ms and not entry.is_bootstrap and bootstraps_left:
                 entry.is_bootstrap, bootstraps_left = True, bootstraps_left - 1
             entry.last_success_unix_ms = row.last_success_unix_ms
-            for address in parse_untrusted(row.addresses):
+            addresses = parse_untrusted(row.addresses)
+            for address in addresses:
                 entry.remember(address, None, self._resting)
+            if row.last_success_unix_ms and addresses:
+                entry.put_first(addresses[0])
 
     def __len__(self) -> int:
         """Return the number of peers."""
@@ -137,8 +141,8 @@ class AddressBook:
         entry = self._entries[peer]
         for address in addresses:
             is_new = entry.remember(address, source, self._resting)
-            if is_new and not entry.last_success_unix_ms and not self._resting.has_failed(address):
-                entry.due_s = 0.0
+            if is_new and not entry.last_success_unix_ms and not self._resting.has_failed(replace(address, peer=None)):
+                entry.due_s = min(entry.due_s, entry.refused_until_s)
 
     def _forget_worst(self, among: Iterable[PeerId], failures_min: int = 0) -> bool:
         """Forget the unused, never reached peer with most failures; return False if none has ``failures_min``."""
@@ -159,8 +163,9 @@ class AddressBook:
         entry = self._entries.get(peer)
         if entry is None or entry.is_bootstrap or entry.last_success_unix_ms:
             return
-        self._resting.rest_once(address, now_s)
-        entry.addresses.pop(replace(address, peer=None), None)
+        bare = replace(address, peer=None)
+        self._resting.rest_once(bare, now_s)
+        entry.addresses.pop(bare, None)
         if not entry.addresses:
             del self._entries[peer]
 
@@ -241,6 +246,7 @@ class AddressBook:
         entry.failures += 1
         wait_s = max(self._chance.uniform(0.0, backoff_s), min(at_least_s, longest_s))
         entry.due_s = now_s + wait_s
+        entry.refused_until_s = now_s + min(at_least_s, longest_s)
         return wait_s
 
     def pause(self, peer: PeerId, now_s: float) -> None:

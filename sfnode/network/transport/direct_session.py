@@ -35,6 +35,7 @@ class DirectSession:
         self._encrypted = bytearray()
         self._plain = bytearray(secured._drain(None))  # bytes that came with the last message of the negotiation
         self._body_bytes = 0  # left of the frame whose header the library has read
+        self._is_body_dropped = False  # by the library, because its stream does not exist
         self._frames = TokenBucket(bounds.FRAMES_BURST, trio.current_time())
         self._unpaid_frames = 0.0  # Noise messages and frames not yet charged to the bucket
 
@@ -45,6 +46,8 @@ class DirectSession:
                 await self._receive()
             body = self._take(min(count, self._body_bytes))
             self._body_bytes -= len(body)
+            if self._is_body_dropped:  # no window bounds these; charged as they come, not by the length they announce
+                self._unpaid_frames += len(body) / bounds.DROPPED_BYTES_PER_FRAME
             return body
         self._deliver()
         while len(self._plain) < HEADER_SIZE:
@@ -53,9 +56,8 @@ class DirectSession:
         header = self._take(HEADER_SIZE)
         _, kind, flags, stream_id, length = _HEADER.unpack(header)
         self._body_bytes = length if kind == TYPE_DATA else 0
+        self._is_body_dropped = bool(flags) or stream_id not in self._muxed.streams
         self._unpaid_frames += bounds.CONTROL_FRAME_COST
-        if flags or stream_id not in self._muxed.streams:  # no window bounds what the library drops
-            self._unpaid_frames += self._body_bytes / bounds.DROPPED_BYTES_PER_FRAME
         await self._stay_within_rate()
         return header
 
