@@ -150,6 +150,16 @@ async def test_read__frames_that_say_nothing__are_read_no_faster_than_they_may_b
     assert trio.current_time() <= 1.5 * least_s
 
 
+async def test_read__header_announces_4_gib_for_no_stream__costs_no_wait_before_any_of_it_comes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The reader slept for an hour, and held a place of the connections although the peer had gone."""
+    direct, _, peer = session()
+    await peer.send_all(message(struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, 7, 0xFFFFFFFF)))
+    await direct.read(yamux.HEADER_SIZE)
+    assert trio.current_time() < 1.0
+
+
 async def read_all(direct: DirectSession) -> None:
     while True:
         await direct.read(yamux.HEADER_SIZE)

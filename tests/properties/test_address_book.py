@@ -128,6 +128,54 @@ def test_address_book__liars_name_honest_ids_at_false_addresses__enough_are_dial
     assert honest - len(missing) >= min(honest, bounds.OUTBOUND_TARGET)
 
 
+def test_address_book__sixteen_dead_ids_at_a_host__a_live_one_there_is_dialled_within_a_minute() -> None:
+    """A host rested for ten minutes after each failed dial there, so the dial that would have ended it did not come."""
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    for number in range(16):
+        book.learn(peer(100 + number), (replace(STRANGER, port=100 + number),), source=peer(1))
+    dialled_s = None
+    for second in range(700):
+        if second == 600:
+            book.learn(peer(3), (STRANGER,), source=peer(2))
+        for each in book.due(second, exclude=frozenset())[: bounds.DIALS_AT_ONCE_MAX]:
+            for found in book.dialable(each, second):
+                book.tried_at(each, found, second)
+                dialled_s = second if found == STRANGER and dialled_s is None else dialled_s
+            book.failed(each, second)
+    assert dialled_s is not None and dialled_s <= 660
+
+
+def test_address_book__peer_has_refused_for_an_hour__new_addresses_of_it_do_not_shorten_that() -> None:
+    """With one false address every two seconds, an honest node was dialled 300 times in ten minutes."""
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    book.learn(peer(1), (STRANGER,), source=peer(2))
+    book.failed(peer(1), 0.0, at_least_s=bounds.WRONG_RUN_S)
+    book.learn(peer(1), (address(1),), source=peer(3))
+    assert peer(1) not in book.due(bounds.WRONG_RUN_S - 1, exclude=frozenset())
+    assert peer(1) in book.due(bounds.WRONG_RUN_S + 1, exclude=frozenset())
+
+
+def test_address_book__false_id_at_a_peers_address_and_false_addresses_of_it__the_right_one_stays() -> None:
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    book.learn(peer(1), (STRANGER,), source=peer(2))
+    book.learn(peer(9), (STRANGER,), source=peer(3))
+    book.tried_at(peer(9), STRANGER, 0.0)
+    book.belongs_to_another(peer(9), replace(STRANGER, peer=peer(9)), 0.0)
+    book.learn(peer(1), tuple(address(number) for number in range(8)), source=peer(3))
+    assert STRANGER in book.addresses(peer(1))
+
+
+def test_address_book__bootstrap_was_reached_elsewhere__after_a_restart_that_address_comes_first() -> None:
+    given = replace(address(1), peer=peer(1))
+    book = AddressBook(own_peer=OWN, bootstrap=(given,), chance=random.Random(1))
+    book.succeeded(peer(1), STRANGER, unix_ms=1)
+    again = AddressBook(own_peer=OWN, bootstrap=(given,), chance=random.Random(1))
+    again.restore(book.rows())
+    for _ in range(9):
+        again.tried_at(peer(1), STRANGER, 0.0)
+    assert again.dialable(peer(1), 0.0) == (STRANGER, address(1))
+
+
 def test_address_book__honest_peer_at_an_address_that_liars_name__is_dialled_once_it_was_reached() -> None:
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     book.learn(peer(1), (STRANGER,), source=peer(2))

@@ -18,7 +18,7 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.ledger.statements import StatementCodec
-from protocol.limits import RECORDS_PER_FRAME_MAX
+from protocol.limits import RECORDS_PER_FRAME_MAX, STEPS_AHEAD_MAX
 from protocol.run.admission import AdmissionKind
 from protocol.run.manifest import Manifest
 from protocol.wire import Records, Statements
@@ -32,6 +32,7 @@ from tests.support.node_cores import (
     Y,
     head_of,
     join,
+    join_live,
     node,
     own,
     pushed,
@@ -42,6 +43,7 @@ from tests.support.node_cores import (
 )
 
 LISTED, INVITED = small_manifest(admission="allow-list"), small_manifest(admission="invite")
+LONG = small_manifest(steps=400)
 CODEC = StatementCodec(MANIFEST)
 
 
@@ -140,6 +142,15 @@ def test_node__most_authors_were_excluded__frontier_is_that_of_the_others() -> N
     tell(told, X, pushed_statements(exclude(MANIFEST, 2, 4), exclude(MANIFEST, 3, 3)), 20)
     told.handle(Ticked(), 100_000)  # nobody was heard for a minute
     assert told.turn.frontier() == 30
+
+
+def test_node__furthest_author_is_excluded_from_later_on__what_it_signed_before_may_still_be_asked_for() -> None:
+    """A laptop that had slept meanwhile was held to 64 rounds beyond its own last step, and never agreed again."""
+    told = node(manifest=LONG, records=[seal(LONG, 1, 200)])
+    join_live(told, X)
+    told.handle(StatementSubmitted(statement=exclude(LONG, 1, 250)), 100)
+    told.handle(Ticked(), 100_000)
+    assert told.turn.horizon(asked_step=0) == 200 + STEPS_AHEAD_MAX
 
 
 def test_node__not_admitted__starts_no_step_until_it_is() -> None:
