@@ -27,32 +27,12 @@ _JSON_BYTES_MAX = 32 << 20  # an index of 300,000 tensors; in memory it takes up
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_FILES = (
     TOKENIZER_FILE,
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "spiece.model",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "sentencepiece.bpe.model",
-    "sentencepiece.model",
-    "spm.model",
-    "spm_char.model",
-    "source.spm",
-    "target.spm",
-    "target_vocab.json",
-    "vocab-src.json",
-    "vocab-tgt.json",
-    "prophetnet.tokenizer",
-    "bpe.codes",
-    "byte_maps.json",
-    "dict.txt",
-    "emoji.json",
-    "entity_vocab.json",
-    "normalizer.json",
-    "word_pronunciation.json",
-    "word_shape.json",
+    *(
+        "tokenizer_config.json tokenizer.model spiece.model vocab.json vocab.txt merges.txt special_tokens_map.json "
+        "added_tokens.json sentencepiece.bpe.model sentencepiece.model spm.model spm_char.model source.spm target.spm "
+        "target_vocab.json vocab-src.json vocab-tgt.json prophetnet.tokenizer bpe.codes byte_maps.json dict.txt "
+        "emoji.json entity_vocab.json normalizer.json word_pronunciation.json word_shape.json"
+    ).split(),
 )
 GENERATION_FILE = "generation_config.json"
 # Files that say how programs use a model. They travel and are exported, but no token and no weight depends on them.
