@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from shutil import which
 
 import trio
@@ -16,27 +15,6 @@ _TOOLS = {
 }
 _LOOK_S = 1.0
 _END_S = 1.0  # then it is killed
-
-
-@asynccontextmanager
-async def _awake(tool: tuple[str, ...]) -> AsyncIterator[trio.Process]:
-    """Keep the machine awake while the block runs. OSError: the tool cannot be started.
-
-    The process that is yielded ends early where the system refuses.
-    """
-    process = await trio.lowlevel.open_process(
-        tool, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    assert process.stdin is not None
-    try:
-        yield process
-    finally:
-        with trio.CancelScope(shield=True):
-            await process.stdin.aclose()
-            with trio.move_on_after(_END_S):
-                await process.wait()
-            process.kill()
-            await process.wait()
 
 
 async def stay_awake(is_working: Callable[[], bool], report: Callable[[str], None]) -> None:
@@ -57,10 +35,24 @@ async def stay_awake(is_working: Callable[[], bool], report: Callable[[str], Non
 
 
 async def _is_refused_while(is_working: Callable[[], bool], tool: tuple[str, ...]) -> bool:
-    """Keep the machine awake while the node works; return whether the system refuses, which ends it early."""
-    async with _awake(tool) as process:
+    """Keep the machine awake while the node works; return whether the system refuses, which ends the tool early.
+
+    OSError: the tool cannot be started.
+    """
+    process = await trio.lowlevel.open_process(
+        tool, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    assert process.stdin is not None
+    try:
         while is_working():
             if process.poll() is not None:
                 return True
             await trio.sleep(_LOOK_S)
-    return False
+        return False
+    finally:
+        with trio.CancelScope(shield=True):
+            await process.stdin.aclose()
+            with trio.move_on_after(_END_S):
+                await process.wait()
+            process.kill()
+            await process.wait()
