@@ -100,7 +100,7 @@ class Examination:
             known.listen_port = port
             await self._ask_peers(known)
         self._signed = known.signed
-        self._tell(clock_and_port_checks.check_clock([seen.clock_ahead_s for seen in known.seen]))
+        self._tell(clock_and_port_checks.check_clock(known.clocks_ahead_s))
         reachability = bootstraps.judge_reachability(known, bool(listen))
         self._tell(reachability)
         if reachability.verdict is Verdict.WARNING:
@@ -130,9 +130,8 @@ class Examination:
         if (speeds := model_check.describe_speeds(self._devices)) is not None:
             self._tell(speeds)
         if manifest is None:
-            self._tell(
-                unknown("model files", "the run is not known: give --data-dir, --run or a --bootstrap that works")
-            )
+            how = "give --data-dir, --run or a --bootstrap that works"
+            self._tell(unknown("model files", f"the run is not known: {how}"))
             return
         if training.revision not in (None, manifest.model.revision):
             text = f"--revision {training.revision} is not the run's: {manifest.model.revision or 'it has none'}"

@@ -29,14 +29,6 @@ _ADVICE_OF_REASON = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Holds how one peer sees us: its answer, and how far its clock is ahead (s)."""
-
-    answer: ReachAnswer
-    clock_ahead_s: float
-
-
 @dataclass(slots=True, kw_only=True)
 class Surroundings:
     """Collects what the bootstraps answer.
@@ -45,12 +37,14 @@ class Surroundings:
         run_id: the run to expect; None until the first bootstrap answers, then its run.
         signed: the manifest, from the disk or the first bootstrap that has one.
         listen_port: the port at which to ask peers to dial us; 0: do not ask.
+        answers: how each peer sees us; clocks_ahead_s: by how much its clock is ahead of ours.
     """
 
     run_id: bytes | None
     signed: SignedManifest | None
     listen_port: int
-    seen: list[Seen] = field(default_factory=list)
+    answers: list[ReachAnswer] = field(default_factory=list)
+    clocks_ahead_s: list[float] = field(default_factory=list)
 
 
 async def check_bootstraps(nodes: tuple[Address, ...], known: Surroundings, report: Callable[[Finding], None]) -> None:
@@ -122,7 +116,8 @@ async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms
         known.signed = decode_run_untrusted(await network.Download(network.Wanted.manifest(hello.run_id)).run(channel))
     answer = await host.ask_reach(link, known.listen_port)
     if answer is not None:
-        known.seen.append(Seen(answer=answer, clock_ahead_s=answer.unix_ms / 1_000 - time.time()))
+        known.answers.append(answer)
+        known.clocks_ahead_s.append(answer.unix_ms / 1_000 - time.time())
     await channel.send_now(Bye(reason="thank you"))
     agent = hello.agent.encode("unicode_escape").decode("ascii")[:40]
     return ok(name, f"answers in {taken_ms:.0f} ms, {agent!r}, run {hello.run_id.hex()[:16]} at step {hello.head_step}")
@@ -133,18 +128,18 @@ def judge_reachability(known: Surroundings, is_listening: bool) -> Finding:
     name = "reachable from outside"
     if not is_listening:
         return unknown(name, "not asked: without --listen a node dials out only, and is a full member all the same")
-    if not known.seen:
+    if not known.answers:
         return unknown(name, "nobody to ask: no bootstrap answered this question", "give a --bootstrap that works")
-    outcomes = [seen.answer.outcome for seen in known.seen]
+    outcomes = [answer.outcome for answer in known.answers]
     port = known.listen_port
     if DialBack.REACHED in outcomes:
-        hosts = sorted({seen.answer.host for seen in known.seen if seen.answer.outcome is DialBack.REACHED})
+        hosts = sorted({answer.host for answer in known.answers if answer.outcome is DialBack.REACHED})
         if all(ipaddress.ip_address(host).is_private for host in hosts):
             text = f"peers in your own network reached port {port} at {', '.join(hosts)}; nobody outside was asked"
             return ok(name, text)
         return ok(name, f"peers reached port {port} at {', '.join(hosts)}")
     if DialBack.NOT_REACHED in outcomes:
-        host = known.seen[0].answer.host
+        host = known.answers[0].host
         text = f"{counted(outcomes.count(DialBack.NOT_REACHED), 'peer')} could not connect to port {port} at {host}"
         advice = f"forward TCP port {port} in your router and open it in the firewall, or leave --listen out"
         return warning(name, text, advice)

@@ -72,10 +72,8 @@ def check_ledger(data_dir: DataDirectory) -> Finding:
             records = sum(1 for _ in stored.records())
     except SfnodeError as error:
         return fail("ledger", str(error), f"move {data_dir.ledger_file} away and start again; keep identity.key")
-    return ok(
-        "ledger",
-        f"{records:,} records can be read (`{pasteable('sfnode log verify', data_dir)}` checks every signature)",
-    )
+    verify = pasteable("sfnode log verify", data_dir)
+    return ok("ledger", f"{records:,} records can be read (`{verify}` checks every signature)")
 
 
 def check_identity(data_dir: DataDirectory) -> Finding:
@@ -121,9 +119,7 @@ def check_basis(data_dir: DataDirectory, manifest: Manifest) -> Finding:
 def existing_part(folder: Path) -> Path:
     """Return the folder, or the nearest folder above it that exists."""
     path = folder.absolute()
-    while not path.is_dir() and path != path.parent:
-        path = path.parent
-    return path
+    return next(each for each in (path, *path.parents) if each.is_dir())
 
 
 def check_space(folder: Path, needed_bytes: int) -> Finding:
@@ -135,9 +131,8 @@ def check_space(folder: Path, needed_bytes: int) -> Finding:
     text = f"{free / 1e9:.1f} GB free on the disk of {place}"
     wanted = max(_FREE_BYTES_MIN, needed_bytes)
     if free < wanted:
-        return fail(
-            "disk space", text, f"free some: the ledger may take {wanted / 1e6:,.0f} MB; or use another --data-dir"
-        )
+        advice = f"free some: the ledger may take {wanted / 1e6:,.0f} MB; or use another --data-dir"
+        return fail("disk space", text, advice)
     if free < max(_FREE_BYTES_GOOD, 2 * needed_bytes):
         return warning("disk space", text, "keep an eye on it: a node stops when its disk is full")
     return ok("disk space", text)
@@ -158,7 +153,6 @@ def check_writing(folder: Path) -> Finding:
         return fail("disk writing", f"cannot write in {place}: {error.strerror}", advice)
     text = f"a page is safe on the disk of {place} after {1_000 * taken_s:.1f} ms"
     if taken_s > _FSYNC_S_GOOD:
-        return warning(
-            "disk writing", text, "each own step waits for it twice: a local disk is better than a network's"
-        )
+        advice = "each own step waits for it twice: a local disk is better than a network's"
+        return warning("disk writing", text, advice)
     return ok("disk writing", text)

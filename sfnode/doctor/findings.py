@@ -53,10 +53,7 @@ async def within(check: str, limit_s: float, run: Callable[[], Awaitable[Finding
 
 async def in_thread(check: str, limit_s: float, run: Callable[[], Finding]) -> Finding:
     """Run a check that blocks, as `within` does, in a thread: a disk that hangs does not hold up the report."""
-
-    async def start() -> Finding:
-        return await trio.to_thread.run_sync(run, abandon_on_cancel=True)  # type: ignore[call-arg]  # the stubs are old
-
+    start = partial(trio.to_thread.run_sync, run, abandon_on_cancel=True)  # type: ignore[call-arg]  # the stubs are old
     return await within(check, limit_s, start)
 
 

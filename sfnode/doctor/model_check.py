@@ -95,11 +95,8 @@ def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
     chosen = device if device != "auto" else ("cuda" if cuda else "cpu")
     text = f"torch {found.torch}; {_describe(found, chosen)}, {dtype}"
     if chosen == "cuda" and not cuda:
-        return fail(
-            "device",
-            f"{text}: torch finds no CUDA device",
-            "install the driver and a CUDA build of torch, or --device cpu",
-        )
+        advice = "install the driver and a CUDA build of torch, or --device cpu"
+        return fail("device", f"{text}: torch finds no CUDA device", advice)
     if device == "auto" and not cuda and _NVIDIA.exists():
         advice = "install a build of torch for CUDA (docs/install.md, Graphics cards), or say --device cpu"
         return warning("device", f"{text}: there is an NVIDIA card, which this torch does not use", advice)

@@ -9,9 +9,8 @@ from sfnode.doctor.findings import Verdict
 from sfnode.network.transport.reachability import DialBack, ReachAnswer
 
 
-def seen(host: str, outcome: int) -> bootstraps.Seen:
-    answer = ReachAnswer(outcome=DialBack(outcome), unix_ms=0, host=host, port=700)
-    return bootstraps.Seen(answer=answer, clock_ahead_s=0.0)
+def answer(host: str, outcome: int) -> ReachAnswer:
+    return ReachAnswer(outcome=DialBack(outcome), unix_ms=0, host=host, port=700)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +24,6 @@ def seen(host: str, outcome: int) -> bootstraps.Seen:
 )
 def test_doctor__reachability__is_told_from_dials_back(outcomes: list[int], verdict: Verdict, part: str) -> None:
     known = bootstraps.Surroundings(run_id=None, signed=None, listen_port=4001)
-    known.seen = [seen("8.8.8.8", each) for each in outcomes]
+    known.answers = [answer("8.8.8.8", each) for each in outcomes]
     finding = bootstraps.judge_reachability(known, is_listening=True)
     assert finding.verdict is verdict and part in finding.text
