@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from itertools import accumulate
 
 from protocol.schema import Malformed
 
@@ -11,6 +12,7 @@ JSON_DEPTH_MAX = 64  # parsers recurse
 WHITE = " \t\n\r\f\v"  # SPEC 1.6: Python's own set has more, JavaScript's others
 EXACT_INTEGER_MAX = 1 << 53  # binary64 holds all up to here
 _DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # whole, or to the end of the text
 
 
 def read_json(text: str, where: str) -> object:
@@ -42,18 +44,8 @@ def bounded_value(text: str, members: Callable[[list[tuple[str, object]]], dict[
 
 def _nesting(text: str) -> int:
     """Return how deep a JSON parser would get into lists and objects; in linear time for every text."""
-    depth = deepest = 0
-    is_inside = is_escaped = False  # of a string
-    for character in text:
-        if is_inside:
-            is_inside = is_escaped or character != '"'
-            is_escaped = character == "\\" and not is_escaped
-        elif character == '"':
-            is_inside = True
-        else:
-            depth += (character in "[{") - (character in "]}")
-            deepest = max(deepest, depth)
-    return deepest
+    steps = ((character in "[{") - (character in "]}") for character in _STRING.sub("", text))
+    return max(accumulate(steps, initial=0))
 
 
 def decimal_of(text: str) -> float | None:
