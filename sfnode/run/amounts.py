@@ -76,10 +76,7 @@ class WorkingHours:
 
     def covers(self, minute: int) -> bool:
         """Return whether that minute of the day is in one of the spans."""
-        return any(
-            first <= minute < until if first < until else minute >= first or minute < until
-            for first, until in self.spans
-        )
+        return any((minute - first) % DAY_MINUTES <= (until - first - 1) % DAY_MINUTES for first, until in self.spans)
 
     def minutes_until(self, minute: int) -> int:
         """Return the minutes from that minute of the day to the next beginning of a span; 0 within one."""
