@@ -4,7 +4,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,8 +32,16 @@ def run_watched(program: Program, folder: Path, report: Callable[[int], None], s
     with said.open("wb") as stderr:
         variables = {**program.variables, "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}
         process = replace(program, variables=variables).start(stdout=subprocess.DEVNULL, stderr=stderr)
+        grown, since = 0, time.monotonic()
         try:
-            _wait(process, folder, report, stall_s)
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_S)
+                report(found := disk.bytes_below(folder))
+                if found > grown:
+                    grown, since = found, time.monotonic()
+                elif process.poll() is None and time.monotonic() - since > stall_s:
+                    raise StoodStill
         finally:
             end(process)
     with said.open("rb") as file:
@@ -57,18 +65,3 @@ def watching(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
     finally:
         is_over.set()
         watcher.join()
-
-
-def _wait(process: subprocess.Popen[bytes], folder: Path, report: Callable[[int], None], stall_s: float) -> None:
-    grown, since = 0, time.monotonic()
-    while True:
-        try:
-            process.wait(_LOOK_S)
-            return
-        except subprocess.TimeoutExpired:
-            found = disk.bytes_below(folder)
-        report(found)
-        if found > grown:
-            grown, since = found, time.monotonic()
-        elif time.monotonic() - since > stall_s:
-            raise StoodStill
