@@ -15,7 +15,7 @@ import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 
 from protocol.errors import OperatorError
 from sfnode.http_guard import Strangers, is_name_of_ours
@@ -131,9 +131,7 @@ class _Figures(Collector):
 
 def exposition(status: Status) -> bytes:
     """Return ``status`` in Prometheus' text format 0.0.4."""
-    registry = CollectorRegistry()
-    registry.register(_Figures(status))
-    return generate_latest(registry)
+    return generate_latest(_Figures(status))
 
 
 def parse_metrics_address(text: str) -> tuple[str, int]:

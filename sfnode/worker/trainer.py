@@ -179,11 +179,7 @@ class Trainer:
             f"model ready after {seconds:.0f} s: {opened.model_parameters:,} parameters, {how} on "
             f"{opened.device}, {opened.data_rows} training rows",
             seconds=round(seconds, 3),
-            device=opened.device,
-            dtype=opened.dtype,
-            is_widened=opened.is_widened,
-            data_rows=opened.data_rows,
-            model_parameters=opened.model_parameters,
+            **asdict(opened),
         )
         if self._budget is not None:
             privacy = await self._budget.begin(opened.data_rows)
