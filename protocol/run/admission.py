@@ -39,10 +39,8 @@ OPEN_TO_ALL = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)  # no key has t
 @lru_cache(maxsize=4_096)
 def work_of(run_id: bytes, author: bytes) -> int:
     """Return the work in a key for this run alone: the leading zero bits of a hash, which take 2^bits keys to find."""
-    return (
-        8 * hashing.DIGEST_BYTES
-        - int.from_bytes(hashing.hash_fields("sfnode/work/1", run_id, author), "big").bit_length()
-    )
+    digest = hashing.hash_fields("sfnode/work/1", run_id, author)
+    return 8 * hashing.DIGEST_BYTES - int.from_bytes(digest, "big").bit_length()
 
 
 def has_work(spec: AdmissionSpec, run_id: bytes, author: bytes) -> bool:

@@ -233,11 +233,9 @@ class _View:
         self._table = _table(nodes, self._quality)
         found = [node.status.training.loss for node in nodes if node.status is not None]
         losses = [loss for loss in found if loss is not None]
-        mean = (
-            f"{self._quality.name} {self._quality.figure(sum(losses) / len(losses), 3)}"
-            if losses
-            else "nothing measured yet"
-        )
+        mean = "nothing measured yet"
+        if losses:
+            mean = f"{self._quality.name} {self._quality.figure(sum(losses) / len(losses), 3)}"
         works = [f"{node.name} evaluates: {_rows(*node.evaluating)}" for node in nodes if node.evaluating][:_SHOWN_MAX]
         works += [f"{node.name}: {node.trouble}" for node in nodes if node.trouble and not losses][:1]
         self._say(f"steps: {_steps(nodes)}; {mean}", *works, below_table=works)

@@ -29,8 +29,6 @@ _CURVE_POINTS = 12
 _EVAL_EVERY_MIN = 4  # steps: measuring a real model takes as long as several of them
 _NEIGHBOURS_MIN = 3
 
-Watcher = Callable[[list[LocalNode]], None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetworkConfig:
@@ -109,7 +107,7 @@ class LocalNetwork:
     def __init__(
         self,
         config: LocalNetworkConfig,
-        watcher: Watcher,
+        watcher: Callable[[list[LocalNode]], None],
         on_member: Callable[[int, int], None] = lambda done, total: None,
         on_rows: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:

@@ -141,11 +141,8 @@ def _line(pairs: Iterable[tuple[int, float | None]]) -> Line:
 def _moving_mean(line: Line, window: int) -> Line:
     """Return the centred mean over `window` neighbours, fewer near the ends."""
     before, after = (window - 1) // 2, window // 2
-    means = []
-    for index, (step, _) in enumerate(line):
-        near = [value for _, value in line[max(0, index - before) : index + after + 1]]
-        means.append((step, sum(near) / len(near)))
-    return tuple(means)
+    near = [[value for _, value in line[max(0, at - before) : at + after + 1]] for at in range(len(line))]
+    return tuple((step, sum(values) / len(values)) for (step, _), values in zip(line, near, strict=True))
 
 
 def _range_of(line: Line) -> tuple[float, float]:

@@ -43,11 +43,8 @@ class WeightPlan:
             return
         if waits_in_files(device):
             folder = temporary_folder()
-            needed, free, what = (
-                self.waiting_bytes,
-                free_disk(folder),
-                f"wait on the disk of {folder} (TMPDIR names another)",
-            )
+            needed, free = self.waiting_bytes, free_disk(folder)
+            what = f"wait on the disk of {folder} (TMPDIR names another)"
         else:  # all weights pass through main memory
             needed, free, what = self.waiting_bytes + self.on_device, memory, "be read into main memory"
         if free is not None and needed > free:

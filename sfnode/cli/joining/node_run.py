@@ -17,15 +17,7 @@ from sfnode.extras import check_can_add_noise, check_can_serve_page, check_can_t
 from sfnode.network import Address
 from sfnode.node import Daemon, Life, prepare
 from sfnode.reporter import Reporter, counted
-from sfnode.run import (
-    JoinOptions,
-    RunAddress,
-    find_data_directory,
-    find_manifest,
-    public_data,
-    purpose_of,
-    run_address,
-)
+from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, public_data, purpose_of, run_address
 from sfnode.status import author_names
 from sfnode.storage import DataDirectory, pasteable
 from sfnode.worker_protocol import free_memory
