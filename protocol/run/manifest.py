@@ -156,16 +156,12 @@ def decode_run_untrusted(data: bytes) -> SignedManifest:
     manifest = checked(document)
     if manifest.canonical != lines[0]:
         raise Reject(RejectReason.MANIFEST_FORMAT, "the JSON is not in canonical form")
-    try:
-        signature = bytes.fromhex(lines[1].decode("ascii"))
-    except ValueError:
-        raise Reject(RejectReason.MANIFEST_FORMAT, "the signature line is not hexadecimal") from None
-    signed = SignedManifest(manifest=manifest, signature=signature)
-    if signed.encode() != data:
-        raise Reject(RejectReason.MANIFEST_FORMAT, "the signature line is not in canonical form")
+    if not is_hex(lines[1].decode("latin-1"), 2 * SIGNATURE_BYTES):
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the signature line is not lower-case hexadecimal")
+    signature = bytes.fromhex(lines[1].decode("ascii"))
     if not is_signed(manifest.owner_key, b"sfnode/manifest/1" + manifest.run_id, signature):
         raise Reject(RejectReason.MANIFEST_SIGNATURE, "the owner's signature does not fit: the document was changed")
-    return signed
+    return SignedManifest(manifest=manifest, signature=signature)
 
 
 def checked(data: object) -> Manifest:
