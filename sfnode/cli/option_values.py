@@ -14,6 +14,7 @@ from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner
 from sfnode.run import default_directory
 from sfnode.storage import DataDirectory, decode_run_file, disk, pasteable
 
+_Typed = str | os.PathLike[str]
 _NUMBER_MAX = 2**31 - 1  # for a number whose size does not change the work
 
 
@@ -25,9 +26,7 @@ class PathFromHome(click.Path):
 
     takes_sockets = False
 
-    def convert(
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | bytes | os.PathLike[str]:
+    def convert(self, value: _Typed, param: click.Parameter | None, ctx: click.Context | None) -> _Typed | bytes:
         path = os.path.expanduser(value)
         if wrong := self.fault(path):
             self.fail(f"{click.format_filename(value)!r} {wrong}", param, ctx)
@@ -92,18 +91,14 @@ class _NewRun(_NewFile):
 class _DataFolder(PathFromHome):
     """Accepts the path of a data directory, whether it is there or not."""
 
-    def convert(
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> DataDirectory:
+    def convert(self, value: _Typed, param: click.Parameter | None, ctx: click.Context | None) -> DataDirectory:
         return DataDirectory(Path(os.fsdecode(super().convert(value, param, ctx))))
 
 
 class _NodeFolder(_DataFolder):
     """Accepts a node of this machine: the path of its data directory, or the beginning of its name in HOME."""
 
-    def convert(
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> DataDirectory:
+    def convert(self, value: _Typed, param: click.Parameter | None, ctx: click.Context | None) -> DataDirectory:
         text = os.fsdecode(value)
         if not self.fault(os.path.expanduser(text)) and "/" not in text and not os.path.lexists(text):
             try:
@@ -118,7 +113,7 @@ class _NodeOrFile(_NodeFolder):
     """Accepts a node as `NodeFolder` does, or the path of a file."""
 
     def convert(  # type: ignore[override]
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+        self, value: _Typed, param: click.Parameter | None, ctx: click.Context | None
     ) -> DataDirectory | Path:
         path = Path(os.path.expanduser(value))
         return path if os.path.isfile(path) else super().convert(value, param, ctx)
