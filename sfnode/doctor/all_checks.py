@@ -163,9 +163,8 @@ class Examination:
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
         devices = self._options.devices
-        plan = memory_plan.plan_memory(
-            manifest, folder, devices.precision(manifest.model.weight_bytes), devices.device_memory
-        )
+        dtype = devices.precision(manifest.model.weight_bytes)
+        plan = memory_plan.plan_memory(manifest, folder, dtype, devices.device_memory)
         cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and devices.device in ("auto", "cuda")
         return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)

@@ -105,9 +105,8 @@ def _refused(name: str, error: RefusedError) -> Finding:
 
 async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms: float) -> Finding:
     channel = network.Channel(link, network.Timings(), network.Traffic())
-    hello = await handshake.exchange_hello(
-        channel, handshake.own_hello(run_id=handshake.OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0)
-    )
+    own = handshake.own_hello(run_id=handshake.OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0)
+    hello = await handshake.exchange_hello(channel, own)
     if known.run_id is not None and hello.run_id != known.run_id:
         text = f"it is in another run, {hello.run_id.hex()[:16]}, not in {known.run_id.hex()[:16]}"
         return fail(name, text, "use a bootstrap of this run, or another --data-dir or --run for that one")

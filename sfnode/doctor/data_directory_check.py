@@ -79,23 +79,19 @@ def check_ledger(data_dir: DataDirectory) -> Finding:
 def check_identity(data_dir: DataDirectory) -> Finding:
     """Check that the node's key is valid and that only its owner can read it."""
     path = data_dir.identity.path
-    if not path.exists():
-        return _missing_identity(data_dir)
-    try:
-        data_dir.identity.seed()
-    except OperatorError as error:
-        return fail("identity", str(error), f"or remove {path}: the node then joins as a new author")
-    return ok("identity", f"{path}, readable by you only")
-
-
-def _missing_identity(data_dir: DataDirectory) -> Finding:
+    if path.exists():
+        try:
+            data_dir.identity.seed()
+        except OperatorError as error:
+            return fail("identity", str(error), f"or remove {path}: the node then joins as a new author")
+        return ok("identity", f"{path}, readable by you only")
     try:
         author = data_dir.author()
     except SfnodeError:
         author = None  # `check_ledger` reports what is wrong with the ledger
     if author is None:
         return ok("identity", "none yet: `sfnode join` makes one")
-    text = f"{data_dir.identity.path} is missing, but a node has run here as {author}"
+    text = f"{path} is missing, but a node has run here as {author}"
     return fail("identity", text, f"restore it: {pasteable('sfnode id restore BACKUP --data-dir', data_dir)}")
 
 
