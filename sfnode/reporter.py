@@ -233,14 +233,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-_DAYS_FROM_H = 72
-
-
 def format_seconds(seconds: float) -> str:
     """Return a duration in words: "45 s", "3 min 20 s", "2 h 5 min", "40 days"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes_rest = divmod(minutes, 60)
-    if hours >= _DAYS_FROM_H:
+    if hours >= 72:
         return f"{hours / 24:.0f} days"
     if hours:
         return f"{hours} h {minutes_rest} min"

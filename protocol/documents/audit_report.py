@@ -19,9 +19,7 @@ from protocol.schema import Bound, Hex32, Malformed, from_json_untrusted, is_hex
 
 REPORT_BYTES_MAX = 1 << 16  # of a dense message twice that
 _DOMAIN = b"sfnode/audit/1"
-_Record = Annotated[str, Bound(2, 2 * limits.FRAME_BYTES_MAX)]
 _Scalar = Annotated[int, Bound(-limits.CLIP_MAX, limits.CLIP_MAX)]
-_Mille = Annotated[int, Bound(0, 1 << 31)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +37,9 @@ class AuditReport:
 
     run_id: Hex32
     auditor: Hex32
-    record: _Record
+    record: Annotated[str, Bound(2, 2 * limits.FRAME_BYTES_MAX)]
     measured: Annotated[tuple[_Scalar, ...], Bound(1, limits.DENSE_NUMBERS_MAX)]
-    tolerance_mille: _Mille
+    tolerance_mille: Annotated[int, Bound(0, 1 << 31)]
 
 
 def deviation(claimed: Sequence[int], measured: Sequence[int]) -> float:

@@ -10,7 +10,6 @@ from protocol import limits
 from protocol.crypto import hashing
 from protocol.schema import Bound, Hex32, Name, is_hex
 
-CONFIG_NAME = "config.json"
 _DIGEST_BYTES = 32
 
 
@@ -105,7 +104,7 @@ def no_model(name: str = "local:none") -> ModelSpec:
         id=name,
         revision="",
         content=weights_digest({}),
-        config=file_of(CONFIG_NAME, b""),
+        config=file_of("config.json", b""),
         weights=(file_of("model.safetensors", b""),),
         tokenizer=(file_of("tokenizer.json", b""),),
         sharing=Sharing.NONE,

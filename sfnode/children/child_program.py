@@ -15,7 +15,6 @@ from typing import IO
 
 import psutil
 
-_ROOM = "sfnode.children"
 _ROOT = Path(__file__).resolve().parents[2]  # the folder that contains sfnode
 _PATH = "PYTHONPATH"
 _SAFE = "PYTHONSAFEPATH"  # passes -P on to the processes that a child starts, such as pip's
@@ -46,7 +45,7 @@ class Program:
     @property
     def command(self) -> list[str]:
         """Return the whole command line. -P keeps modules in the current folder from being imported."""
-        start = [sys.executable, "-P", "-m", _ROOM, f"{self.leave_s:g}"]
+        start = [sys.executable, "-P", "-m", "sfnode.children", f"{self.leave_s:g}"]
         return [*self.prefix, *start, self.module, *self.arguments]
 
     @property

@@ -13,14 +13,11 @@ import re
 import sys
 from pathlib import Path
 
-_CMDLINE = Path("/proc/self/cmdline")
-_STAT = Path("/proc/self/stat")
 _ARG_START = 48 - 3  # counted from the third field of proc(5): the fields before it may hold spaces
 _SECRET = re.compile(rb"invite:|sfnode:v[0-9]+\.", re.IGNORECASE)  # how invitations and join strings begin
 _OPTION = b"--invite"
 _GIVEN = _OPTION + b"="
 _STAYS = (b"-", b"/", b"@")  # a word that begins so does not continue a string that the shell has split
-_COVER = b"*"
 
 
 def hide_secrets() -> None:
@@ -28,8 +25,9 @@ def hide_secrets() -> None:
     if sys.platform != "linux":
         return
     try:
-        line = _CMDLINE.read_bytes()
-        start, end = map(int, _STAT.read_bytes().rpartition(b")")[2].split()[_ARG_START : _ARG_START + 2])
+        line = Path("/proc/self/cmdline").read_bytes()
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        start, end = map(int, fields[_ARG_START : _ARG_START + 2])
     except (OSError, ValueError):
         return
     covered = cover(line)
@@ -52,5 +50,5 @@ def cover(line: bytes) -> bytes:
         else:
             kept = 0 if (is_value or is_covered) and not word.startswith(_STAYS) else len(word)
         is_covered = kept < len(word)
-        words[number] = word[:kept] + _COVER * (len(word) - kept)
+        words[number] = word[:kept] + b"*" * (len(word) - kept)
     return b"\0".join(words)

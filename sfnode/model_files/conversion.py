@@ -18,7 +18,6 @@ from sfnode.model_files.model_folder import CONFIG_FILE, copy_beside, gguf_file,
 from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk
 
-_PROCESS = "sfnode.training.conversion.process"
 _STALL_S = 300.0  # torch starts in 30 s from a cold disk; then a file or a GB appears every few seconds
 _LEFT_OVER_S = 60.0  # an older folder that nobody has locked was left by a killed process
 _LEFT_OVER_MAX_S = 86_400.0  # where folders cannot be locked: no conversion takes a day
@@ -119,7 +118,7 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
     out.mkdir()
     seen.mkdir()
     shown = _show(form, source, seen, out)
-    program = Program(module=_PROCESS, arguments=(form.value, str(shown), str(out)))
+    program = Program(module="sfnode.training.conversion.process", arguments=(form.value, str(shown), str(out)))
     text = f"converting {source}"
     try:
         code, said = run_watched(program, work, lambda done: on_progress(text, *_of_total(done, work)), _STALL_S)

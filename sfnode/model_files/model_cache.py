@@ -17,7 +17,6 @@ from sfnode.model_files.model_folder import INDEX_FILE, is_definition, tokenizer
 from sfnode.model_files.verify import check_definition
 from sfnode.storage import disk
 
-_HOME = Path("~/.sfnode/models")
 VARIABLE = "SFNODE_MODELS"  # names another folder
 
 _WEIGHTS = ".safetensors"
@@ -27,7 +26,7 @@ _FILES_DIGITS = 8
 
 def cache_folder() -> Path:
     """Return the folder of converted models: ``SFNODE_MODELS``, or a folder in the user's home."""
-    return Path(os.environ.get(VARIABLE) or _HOME).expanduser()
+    return Path(os.environ.get(VARIABLE) or "~/.sfnode/models").expanduser()
 
 
 def name_of(kind: str, title: str, *identity: str) -> str:

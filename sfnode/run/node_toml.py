@@ -12,7 +12,6 @@ from sfnode.storage import DataDirectory, disk
 
 FieldValue = str | int | bool | list[str]
 
-_MODE = 0o600
 _HEADER = """\
 # What this node was told, and what holds at its next start: the options of `sfnode join`.
 # `sfnode config` shows and changes them. It writes this file anew: no comments of yours survive that.
@@ -32,11 +31,10 @@ def read_node_file(data_dir: DataDirectory) -> dict[str, object] | None:
 def write_node_file(data_dir: DataDirectory, fields: Mapping[str, FieldValue]) -> None:
     """Replace the file unless it holds these fields already. OperatorError."""
     data_dir.check()
-    path = data_dir.node_file
     lines = [f"{name} = {toml_of(value)}\n" for name, value in fields.items()]
     data = (_HEADER + "".join(lines)).encode("utf-8")
     if read_node_file(data_dir) != dict(fields):
-        disk.write_durably(path, data, mode=_MODE)
+        disk.write_durably(data_dir.node_file, data, mode=0o600)
 
 
 def toml_of(value: FieldValue) -> str:

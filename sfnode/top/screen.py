@@ -27,13 +27,10 @@ from sfnode.status import (
 )
 from sfnode.storage import DataDirectory, pasteable
 
-_LABEL_COLUMNS = 9
-_BAR_COLUMNS = 18
 _CURVE_COLUMNS = 30
 _PEERS_MAX = 6  # more would not fit into 24 lines with the rest
 _WARNING_LINES = 3  # that a warning may take
 _NEWS_MAX = 3
-_NAME_COLUMNS = 20
 _LINES = 24
 _COLUMNS = 80
 _LINES_ROUND_ROWS = 4  # of several nodes: the head, how many more there are, an empty line and the last one
@@ -73,10 +70,8 @@ def look(view: NodeView) -> NodeView:
     # A node whose run was over when it was last seen has left, and not failed.
     if view.status is None or not view.status.end.is_over or not trouble.startswith("no node runs"):
         return replace(view, trouble=trouble)
-    text = (
-        f"the node has finished its run and stopped. Its model: {pasteable('sfnode export --data-dir', view.data_dir)}"
-    )
-    return replace(view, trouble=text, is_done=True)
+    export = pasteable("sfnode export --data-dir", view.data_dir)
+    return replace(view, trouble=f"the node has finished its run and stopped. Its model: {export}", is_done=True)
 
 
 def draw(views: Sequence[NodeView], *, lines: int = 24, is_ascii: bool = False) -> RenderableType:
@@ -114,7 +109,7 @@ def _title(status: Status) -> Text:
 
 def _facts(status: Status, is_ascii: bool, style: str) -> Table:
     grid = Table.grid(padding=(0, 1), expand=True)  # else a long value takes the room of the labels
-    grid.add_column(width=_LABEL_COLUMNS, no_wrap=True, style="dim")
+    grid.add_column(width=9, no_wrap=True, style="dim")
     grid.add_column(ratio=1, style=style)
     for name, value in _rows(status, is_ascii):
         grid.add_row(name, value)
@@ -157,7 +152,7 @@ def _progress(status: Status) -> RenderableType:
     grid = Table.grid(padding=(0, 1))
     share = min(1.0, done / total) if total else 0.0
     texts = [stage, words.directions, words.pace, words.time_left]
-    bar = ProgressBar(total=_PARTS, completed=int(_PARTS * share), width=_BAR_COLUMNS)
+    bar = ProgressBar(total=_PARTS, completed=int(_PARTS * share), width=18)
     bar.style, bar.complete_style, bar.finished_style = "grey37", "cyan", "green"
     style = "green" if node.is_finished else "bold"
     grid.add_row(bar, f"{100 * share:.0f} %", Text(", ".join(text for text in texts if text), style=style))
@@ -260,7 +255,7 @@ def _table_of(views: Sequence[NodeView]) -> Table:
     rewarded = [view.status.life.is_rewarded for view in views if view.status is not None]
     quality = Quality(bool(rewarded) and all(rewarded))
     for name in ("node", "stage", quality.short_name, "right", "peers", "own", "left"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=_NAME_COLUMNS if name == "node" else None)
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=20 if name == "node" else None)
     for view in views:
         table.add_row(*(Text(printable(cell)) for cell in _cells(view)), style="dim" if view.trouble else "")
     return table

@@ -26,7 +26,6 @@ _RESTART_S_MAX = 60.0  # a worker that dies at once is started less and less oft
 _FOLDER_BYTES_MAX = 90  # with the socket's name it stays within the 104 bytes that macOS allows
 _POLL_S = 0.05
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # passes by itself, sooner or later
-_TASKS = Path("/proc/self/task")
 
 
 class NotUpError(WorkerError):
@@ -145,7 +144,7 @@ async def _wait_until_listening(process: trio.Process, socket: Path, patience: i
 def children_bytes() -> int | None:
     """Return the resident memory of the processes that this one has started; None if the system does not say."""
     try:
-        children = {child for task in _TASKS.iterdir() for child in _read(task / "children")}
+        children = {child for task in Path("/proc/self/task").iterdir() for child in _read(task / "children")}
         pages = [int(fields[1]) for child in sorted(children) if (fields := _read(Path("/proc", child, "statm")))]
     except (OSError, ValueError, IndexError):
         return None
