@@ -106,9 +106,8 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
 def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: Signer, out: Path) -> list[AuditReport]:
     reports = []
     for case in mismatches:
-        report, data = audit_report.make_report(
-            signed.manifest, signer, case.envelope, case.nearest or (), case.tolerance
-        )
+        measured = case.nearest or ()
+        report, data = audit_report.make_report(signed.manifest, signer, case.envelope, measured, case.tolerance)
         path = out / f"{case.envelope.author.hex()[:16]}-{case.envelope.step}.audit"
         try:
             audit_report.decode_report_untrusted(signed.manifest, disk.read_bytes(path, "the audit report"))

@@ -138,10 +138,8 @@ def _remembered(data_dir: DataDirectory, key: str) -> str | None:
 def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
     plain: dict[str, object] = {"accuracy": found.accuracy, "f1": found.f1, "loss": found.loss, "rows": found.rows}
     if quality.is_reward:
-        plain |= {
-            "reward": quality.reward(found.loss),
-            "spread": None if found.spread is None else asdict(found.spread),
-        }
+        spread = None if found.spread is None else asdict(found.spread)
+        plain |= {"reward": quality.reward(found.loss), "spread": spread}
     return {**plain, "answers": [asdict(each) for each in found.answers]}
 
 

@@ -103,9 +103,8 @@ def _training(current: Status) -> str:
     loss, quality = current.training.loss, StatusWords(current).quality
     if loss is None:
         return "none yet"
-    return (
-        f"{quality.figure(loss)} {'of the last sampled answers' if quality.is_reward else 'on the last training batch'}"
-    )
+    of_what = "of the last sampled answers" if quality.is_reward else "on the last training batch"
+    return f"{quality.figure(loss)} {of_what}"
 
 
 def _detail_rows(detail: StatusDetail, memory: str, quality: Quality) -> dict[str, str]:

@@ -129,9 +129,8 @@ def testnet(
         held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if held:
         raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
-    run = make_run(
-        options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{stored_basis.BASIS_ENDING}"
-    )
+    basis = folder / f"{_NAME}{stored_basis.BASIS_ENDING}"
+    run = make_run(options, folder / "owner.key", default_name=_NAME, basis_out=basis)
     signed = run.signed
     data = example_files.training_file(signed.manifest.task, run.data)
     training = TrainingConfig(

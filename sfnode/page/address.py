@@ -3,6 +3,7 @@
 import ipaddress
 import secrets
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 
 from protocol.errors import OperatorError
@@ -26,14 +27,14 @@ class PageAddress:
     @property
     def is_loopback(self) -> bool:
         """Return whether only this machine can reach the page."""
-        return self.host == "localhost" or (_ip(self.host) is not None and ipaddress.ip_address(self.host).is_loopback)
+        return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
 
     @staticmethod
     def parse(text: str) -> "PageAddress":
         """Parse HOST, HOST:PORT or [IPV6]:PORT. OperatorError if it is none of these."""
         host, port = _split(text)
         is_port = port is None or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)
-        if not host or not is_port or (host != "localhost" and _ip(host) is None):
+        if not host or not is_port or not _is_of_machine(host):
             raise OperatorError(
                 f"--web {text!r} is not an address to serve the page at: write an IP address of this machine and a "
                 f"port, such as {LOOPBACK}:{PORT}; or leave it out, and write --web as the last option"
@@ -66,11 +67,11 @@ def _split(text: str) -> tuple[str, str | None]:
     return host, port if colon else None
 
 
-def _ip(host: str) -> str | None:
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return None
+def _is_of_machine(host: str) -> bool:
+    with suppress(ValueError):
+        ipaddress.ip_address(LOOPBACK if host == "localhost" else host)
+        return True
+    return False
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -12,25 +12,20 @@ from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, printable
 from sfnode.run import purpose_of
 
-Fact = tuple[str, str]
-
 CELLS = 40  # parts of the drawn run: a phone still has some pixels for each
 
 
-def facts_of(manifest: Manifest) -> list[Fact]:
+def facts_of(manifest: Manifest) -> list[tuple[str, str]]:
     """Return the manifest's values as (name, text), in the order of display."""
     task, method, schedule = manifest.task, manifest.method, manifest.schedule
     quality = Quality.of(task)
     labels = ", ".join(repr(word) for word in task.label_words)
     message = f"{EnvelopeCodec(manifest).record_bytes:,} bytes"
     if method.is_dense:
+        numbers = f"{manifest.numbers - 1:,} numbers of {method.number_bits} bits"
         learnt = [
             ("Subspace", f"published basis, a core of {method.core_rows} x {method.rank} in each tensor"),
-            (
-                "Message",
-                f"{message}: {manifest.numbers - 1:,} numbers of {method.number_bits} bits, of at most "
-                f"{counted(method.directions, 'row')}",
-            ),
+            ("Message", f"{message}: {numbers}, of at most {counted(method.directions, 'row')}"),
         ]
     else:
         learnt = [

@@ -174,13 +174,9 @@ class Trainer:
         since_s, self.loading_since_s = self.loading_since_s, None
         seconds = 0.0 if since_s is None else trio.current_time() - since_s
         how = f"{opened.dtype}, multiplied in fp32," if opened.is_widened else opened.dtype
-        self._reporter.event(
-            "worker_ready",
-            f"model ready after {seconds:.0f} s: {opened.model_parameters:,} parameters, {how} on "
-            f"{opened.device}, {opened.data_rows} training rows",
-            seconds=round(seconds, 3),
-            **asdict(opened),
-        )
+        text = f"model ready after {seconds:.0f} s: {opened.model_parameters:,} parameters, {how} on {opened.device}"
+        fields = {"seconds": round(seconds, 3), **asdict(opened)}
+        self._reporter.event("worker_ready", f"{text}, {opened.data_rows} training rows", **fields)
         if self._budget is not None:
             privacy = await self._budget.begin(opened.data_rows)
             self._reporter.event("privacy", privacy.in_words(), **asdict(privacy))

@@ -100,12 +100,9 @@ def _pid_behind(stream: trio.SocketStream) -> int | None:
 
 def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> messages.SetCoefficients:
     """Return the request that puts the named epochs of ``coefficients`` into a session."""
-    return messages.SetCoefficients(
-        epochs=tuple(
-            messages.EpochCoefficients(epoch=epoch, values=coefficients.core(epoch).astype("<i8").tobytes())
-            for epoch in epochs
-        )
-    )
+    cores = ((epoch, coefficients.core(epoch).astype("<i8").tobytes()) for epoch in epochs)
+    rows = tuple(messages.EpochCoefficients(epoch=epoch, values=values) for epoch, values in cores)
+    return messages.SetCoefficients(epochs=rows)
 
 
 @asynccontextmanager
