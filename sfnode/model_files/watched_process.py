@@ -32,18 +32,18 @@ def run_watched(program: Program, folder: Path, report: Callable[[int], None], s
     with said.open("wb") as stderr:
         variables = {**program.variables, "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}
         process = replace(program, variables=variables).start(stdout=subprocess.DEVNULL, stderr=stderr)
-        grown, since = 0, time.monotonic()
-        try:
-            while process.poll() is None:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_LOOK_S)
-                report(found := disk.bytes_below(folder))
-                if found > grown:
-                    grown, since = found, time.monotonic()
-                elif process.poll() is None and time.monotonic() - since > stall_s:
-                    raise StoodStill
-        finally:
-            end(process)
+    grown, since = 0, time.monotonic()
+    try:
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
+            report(found := disk.bytes_below(folder))
+            if found > grown:
+                grown, since = found, time.monotonic()
+            elif process.poll() is None and time.monotonic() - since > stall_s:
+                raise StoodStill
+    finally:
+        end(process)
     with said.open("rb") as file:
         file.seek(max(0, said.stat().st_size - _SAID_BYTES_MAX))
         return process.returncode, file.read().decode("utf-8", "replace").strip()
