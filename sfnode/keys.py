@@ -85,8 +85,13 @@ async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training:
 
         key.store(await find_seed(manifest, report))
     seed = key.made_seed()
-    if is_training:
-        check_work(manifest, Signer(seed).author, str(path))
+    own = Signer(seed).author
+    if is_training and not has_work(manifest.admission, manifest.run_id, own):
+        raise OperatorError(
+            f"the key in {path} has {work_of(manifest.run_id, own)} bits of work, and the run asks for "
+            f"{manifest.admission.pow_bits}. Move it away, and `sfnode join` finds a new one; or follow the run with "
+            "--relay"
+        )
     return seed
 
 
@@ -133,16 +138,6 @@ def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:
         if has_work(spec, run_id, Signer(seed).author):
             return seed
     return None
-
-
-def check_work(manifest: Manifest, author: bytes, where: str) -> None:
-    """Raise OperatorError if the run is open and ``author`` lacks the work that it requires."""
-    spec = manifest.admission
-    if spec.kind is AdmissionKind.OPEN and not has_work(spec, manifest.run_id, author):
-        raise OperatorError(
-            f"the key in {where} has {work_of(manifest.run_id, author)} bits of work, and the run asks for "
-            f"{spec.pow_bits}. Move it away, and `sfnode join` finds a new one; or follow the run with --relay"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

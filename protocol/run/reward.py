@@ -166,8 +166,7 @@ class _Grammar:
     def check(self, data: object, where: str, depth: int) -> Check:
         if depth > CHECK_DEPTH_MAX:
             raise Malformed(f"{where}: checks and schemas nest deeper than {CHECK_DEPTH_MAX}")
-        names = (*TextMatch, *Measure, "json", "sum")
-        members = _members(data, names, where)
+        members = _members(data, (*TextMatch, *Measure, "json", "sum"), where)
         if len(members) != 1:
             raise Malformed(f"{where}: {len(members)} checks where one is expected; a sum puts several together")
         ((name, value),) = members.items()

@@ -63,6 +63,10 @@ def audit(
              sfnode audit my-run --data train.jsonl --check 0123456789abcdef-17.audit
     """
     check_can_train()
+    if author is not None and not is_hex(author, 64):
+        what = "give the author's key as 64 lower-case hex digits (`sfnode log show`)"
+        raise OperatorError(f"--author {author!r}: {what}")
+    key = None if author is None else Author(bytes.fromhex(author))
     signed = data_dir.signed_manifest()
     audit_measuring.check_auditable(signed.manifest)
     with data_dir.reading() as stored:
@@ -74,7 +78,7 @@ def audit(
             basis=data_dir.basis.find(signed.manifest),
         )
         if check is None:
-            chosen = audit_measuring.choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
+            chosen = audit_measuring.choose_messages(replica.ledger, key, messages, random.SystemRandom())
         else:
             chosen = [_reported(signed, check)]
         past = PastStates(signed.manifest, replica.ledger, stored)
@@ -84,14 +88,6 @@ def audit(
     _say(signed.manifest, cases, reports)
     if mismatches:
         raise SystemExit(ExitCode.FAILED)
-
-
-def _author(text: str | None) -> Author | None:
-    if text is None:
-        return None
-    if not is_hex(text, 64):
-        raise OperatorError(f"--author {text!r}: give the author's key as 64 lower-case hex digits (`sfnode log show`)")
-    return Author(bytes.fromhex(text))
 
 
 def _reported(signed: SignedManifest, path: Path) -> Envelope:

@@ -67,6 +67,8 @@ def _show(current: Status) -> None:
 def _rows(current: Status) -> dict[str, str]:
     words, detail = StatusWords(current), current.detail
     node, ledger, network, life = current.node, current.ledger, current.network, current.life
+    loss = current.training.loss
+    of_what = "of the last sampled answers" if words.quality.is_reward else "on the last training batch"
     stage = (words.stage, words.directions, words.pace, words.time_left)
     excluded = counted(current.roster.authors_excluded, "author")
     rows = {
@@ -80,7 +82,7 @@ def _rows(current: Status) -> dict[str, str]:
         "own": words.own_updates,
         "paused": life.paused,
         "admitted": f"{admission_of(current)} ({current.roster.admission}; {excluded} excluded)",
-        words.quality.short_name: _training(current),
+        words.quality.short_name: "none yet" if loss is None else f"{words.quality.figure(loss)} {of_what}",
         "held-out": words.evaluations,
         "": "",
         "privacy": "" if current.training.privacy is None else current.training.privacy.in_words(),
@@ -97,14 +99,6 @@ def _rows(current: Status) -> dict[str, str]:
         "peers": words.peers,
     }
     return rows if detail is None else rows | _detail_rows(detail, rows["memory"], words.quality)
-
-
-def _training(current: Status) -> str:
-    loss, quality = current.training.loss, StatusWords(current).quality
-    if loss is None:
-        return "none yet"
-    of_what = "of the last sampled answers" if quality.is_reward else "on the last training batch"
-    return f"{quality.figure(loss)} {of_what}"
 
 
 def _detail_rows(detail: StatusDetail, memory: str, quality: Quality) -> dict[str, str]:

@@ -87,7 +87,11 @@ def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
             ("Mean reward in training", "of the sampled answers, 0 to 1"),
         )
         labels = (("{:.1f}".format, "{:.2f}".format), ("{:.10g}".format, "{:.2f}".format))
+    # The centred mean over `window` neighbours, fewer near the ends
     window = max(1, len(loss) // SMOOTHING_SHARE)
+    before, after = (window - 1) // 2, window // 2
+    near = [[value for _, value in loss[max(0, at - before) : at + after + 1]] for at in range(len(loss))]
+    smooth = tuple((step, sum(values) / len(values)) for (step, _), values in zip(loss, near, strict=True))
     heading, unit = names[1]
     unit += f"; bold: mean of {window} steps" if window > 1 else ""
     lowest = min((value for _, value in accuracy), default=0.5)
@@ -99,7 +103,7 @@ def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
         svg.text((LEFT, 44), title, fill=svg.INK, css="title"),
         *_drawn(upper, names[0], labels[0], accuracy),
         *(svg.dot((upper.x(step), upper.y(value)), ACCURACY_COLOUR) for step, value in dots),
-        *_drawn(lower, (heading, unit), labels[1], _moving_mean(loss, window), thin=loss),
+        *_drawn(lower, (heading, unit), labels[1], smooth, thin=loss),
         *_step_axis(lower),
         svg.CLOSED,
     ]
@@ -136,13 +140,6 @@ def _line(pairs: Iterable[tuple[int, float | None]]) -> Line:
     """Return the finite values in order of steps."""
     finite = ((step, value) for step, value in pairs if value is not None and math.isfinite(value))
     return tuple(sorted(finite))
-
-
-def _moving_mean(line: Line, window: int) -> Line:
-    """Return the centred mean over `window` neighbours, fewer near the ends."""
-    before, after = (window - 1) // 2, window // 2
-    near = [[value for _, value in line[max(0, at - before) : at + after + 1]] for at in range(len(line))]
-    return tuple((step, sum(values) / len(values)) for (step, _), values in zip(line, near, strict=True))
 
 
 def _range_of(line: Line) -> tuple[float, float]:
