@@ -144,7 +144,7 @@ class LocalNetwork:
             directory = DataDirectory(self._config.folder / name)
             directory.claim()
             directory.control.pause()
-            self._start(name, is_late=False)
+            self._start(name)
             if index == 0:
                 await self._wait_for_address(self.nodes[0])
         for node in self.nodes:
@@ -152,12 +152,12 @@ class LocalNetwork:
         for node in self.nodes:
             DataDirectory(node.process.directory).control.resume()
 
-    def _start(self, name: str, *, is_late: bool) -> None:
-        process = NodeProcess(self._config.folder / name, self._arguments(is_late=is_late))
+    def _start(self, name: str) -> None:
+        process = NodeProcess(self._config.folder / name, self._arguments())
         process.start()
-        self.nodes.append(LocalNode(name=name, process=process, is_late=is_late))
+        self.nodes.append(LocalNode(name=name, process=process))
 
-    def _arguments(self, *, is_late: bool) -> list[str]:
+    def _arguments(self) -> list[str]:
         training, is_first = self._config.training, not self.nodes
         arguments = ["--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns"]
         data = self._config.shards[len(self.nodes)] if self._config.shards else training.data
@@ -175,7 +175,7 @@ class LocalNetwork:
                 arguments += ["--eval-data", str(training.eval_data), "--eval-every", str(every)]
         else:
             arguments += ["--bootstrap", self.nodes[0].address]
-        if not is_late:
+        if len(self.nodes) < self._config.nodes:  # a late one need not wait for others
             arguments += ["--neighbours-min", str(min(self._config.nodes - 1, _NEIGHBOURS_MIN))]
         return arguments
 
@@ -203,7 +203,7 @@ class LocalNetwork:
             is_half_way = max(node.status.node.step if node.status else 0 for node in self.nodes) >= half
             if is_half_way and len(self.nodes) == self._config.nodes:
                 for index in range(self._config.late_nodes):
-                    self._start(f"late{index}", is_late=True)
+                    self._start(f"late{index}")
             if is_half_way and is_agreed(self.nodes):
                 return True
             await trio.sleep(_POLL_S)

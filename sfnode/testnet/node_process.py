@@ -142,7 +142,6 @@ class LocalNode:
 
     name: str
     process: NodeProcess
-    is_late: bool
     address: str = ""
     status: Status | None = None
     losses: dict[int, float] = field(default_factory=dict)

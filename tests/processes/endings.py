@@ -102,11 +102,11 @@ class _UnequalTestnet(LocalNetwork):
         super().__init__(config, lambda _: None)
         self._of_nodes = sockets
 
-    def _start(self, name: str, *, is_late: bool) -> None:
+    def _start(self, name: str) -> None:
         self._sockets = self._of_nodes
-        process = JoinProcess(self._config.folder / name, self._arguments(is_late=is_late))
+        process = JoinProcess(self._config.folder / name, self._arguments())
         process.start()
-        self.nodes.append(LocalNode(name=name, process=process, is_late=is_late))
+        self.nodes.append(LocalNode(name=name, process=process))
 
 
 def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:

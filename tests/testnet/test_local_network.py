@@ -69,7 +69,7 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, evaluated_event("aa"))
     events, view = list(lines), _View(Quality(is_reward=False))
     process: Any = SimpleNamespace(new_events=lambda: [events.pop(0)])
-    node = LocalNode(name="node0", process=process, is_late=False)
+    node = LocalNode(name="node0", process=process)
     for _ in lines:
         node.listen()
         view._printed = -math.inf
@@ -87,7 +87,7 @@ def test_view__steps_that_taught_nothing__are_said_to_be_skipped_and_why(capsys:
         new_events=lambda: [{"event": "step_skipped", "step": 0, "reason": "all were equal"}]
     )
     status: Any = SimpleNamespace(node=SimpleNamespace(step=1), training=SimpleNamespace(loss=None))
-    node = LocalNode(name="node0", process=process, is_late=False, status=status)
+    node = LocalNode(name="node0", process=process, status=status)
     node.listen()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sfnode.cli.testnet._table", lambda *_: None)
@@ -98,7 +98,7 @@ def test_view__steps_that_taught_nothing__are_said_to_be_skipped_and_why(capsys:
 def test_view__many_nodes__are_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
     """64 names and steps were 700 characters, every two seconds."""
     process: Any = SimpleNamespace(new_events=list)
-    nodes = [LocalNode(name=f"node{number}", process=process, is_late=False) for number in range(64)]
+    nodes = [LocalNode(name=f"node{number}", process=process) for number in range(64)]
     for step, node in enumerate(nodes[:62]):
         status: Any = SimpleNamespace(node=SimpleNamespace(step=step), training=SimpleNamespace(loss=0.5))
         node.status = status
@@ -116,7 +116,7 @@ async def test_testnet__time_is_up_while_a_node_starts__says_so(tmp_path: Path, 
         folder=tmp_path, signed=signed, nodes=1, late_nodes=0, training=training(None), timeout_s=1.0
     )
     process: Any = SimpleNamespace(process=SimpleNamespace(pid=os.getpid()), new_events=list, logs=["node0.log"])
-    node = LocalNode(name="node0", process=process, is_late=False)
+    node = LocalNode(name="node0", process=process)
     with pytest.raises(OperatorError, match=r"node0 did not start: it still works after 1 s \(--timeout\); see node0"):
         await LocalNetwork(config, lambda nodes: None)._wait_for_address(node)
 
