@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 
 
 def end_with_parent(leave_s: float) -> None:
@@ -19,11 +20,9 @@ def end_with_parent(leave_s: float) -> None:
 
     If ``leave_s`` is positive, send SIGTERM first and allow that many seconds for an orderly end.
     """
-    try:
+    with suppress(OSError):
         while os.read(0, 1):  # not sys.stdin: its lock would keep the interpreter from exiting cleanly
             pass
-    except OSError:
-        pass
     if leave_s > 0:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(leave_s)

@@ -152,11 +152,9 @@ class Stillness:
 
     def look(self) -> float:
         """Return the seconds since the process was last seen computing; since the start if the system does not say."""
-        try:
+        with suppress(psutil.Error, OSError, ValueError, RuntimeError):  # it has ended, or /proc is hidden
             times = psutil.Process(self._pid).cpu_times()
             self.computed_s = times.user + times.system
-        except (psutil.Error, OSError, ValueError, RuntimeError):
-            pass  # it has ended, or /proc is hidden
         waited_s = 0.0
         with suppress(OSError, ValueError, IndexError):  # a thread has just ended, or the system does not say
             for thread in (_PROCESSES / str(self._pid) / "task").iterdir():

@@ -162,10 +162,8 @@ class PartialFile:
             numbers = range(piece_count(self.file))
             if is_new:
                 return numbers
-            lacking = (
-                number for number in numbers if sha256(part.read(MODEL_PIECE_BYTES)).hexdigest() != self.hash_of(number)
-            )
-            return array("I", lacking)
+            found = (sha256(part.read(MODEL_PIECE_BYTES)).hexdigest() for _ in numbers)
+            return array("I", (number for number, digest in enumerate(found) if digest != self.hash_of(number)))
 
     def write(self, number: int, data: bytes) -> None:
         """Write a piece, whose hash the caller has checked, to its place. OSError."""

@@ -106,14 +106,13 @@ def hash_in_pieces(path: Path, rest_s: float = 0.0) -> tuple[int, str, bytes]:
 
     It pauses for ``rest_s`` after each piece.
     """
-    whole, listed, length = sha256(), bytearray(), 0
+    whole, listed = sha256(), bytearray()
     with path.open("rb") as file:
         while piece := file.read(MODEL_PIECE_BYTES):
             whole.update(piece)
             listed += sha256(piece).digest()
-            length += len(piece)
             time.sleep(rest_s)
-    return length, whole.hexdigest(), bytes(listed)
+        return file.tell(), whole.hexdigest(), bytes(listed)
 
 
 def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str, *, are_all_there: bool = False) -> None:
