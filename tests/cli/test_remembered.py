@@ -168,7 +168,7 @@ def test_node_file__name_that_is_no_text__is_refused(directory: Path) -> None:
     [
         ("lisen = ['x']", ("'lisen'", "Known", "listen", "no-mdns")),
         ("invite = 'invite:x'", ("'invite'", "Known")),
-        ("threads = 0", ("threads = 0", "x>=1")),
+        ("threads = 0", ("threads = 0", "1<=x<=1024")),
         ("threads = 2.5", ("threads = 2.5", "a whole number")),
         ("threads = true", ("threads = True", "a whole number")),
         ("threads = '2'", ("threads = '2'", "a whole number", "sfnode config set threads")),

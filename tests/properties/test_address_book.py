@@ -45,17 +45,20 @@ def test_address_book__full_and_strangers_are_told_of__what_is_in_use_is_never_f
     assert len(book.rows()) == bounds.KNOWN_PEERS_MAX
 
 
+def dials(book: AddressBook, now_s: float) -> list[tuple[PeerId, Address]]:
+    """Whom a dialler that finds nobody anywhere dials now, and where."""
+    made: list[tuple[PeerId, Address]] = []
+    for each in book.due(now_s, exclude=frozenset())[: bounds.DIALS_AT_ONCE_MAX]:
+        for found in book.dialable(each, now_s):
+            book.tried_at(each, found, now_s)
+            made.append((each, found))
+        book.failed(each, now_s)
+    return made
+
+
 def dialled_in_a_minute(book: AddressBook) -> int:
-    """How often a dialler that finds nobody anywhere knocks at the host of STRANGER within 60 s."""
-    knocks = 0
-    for tenth in range(600):
-        now_s = tenth / 10
-        for each in book.due(now_s, exclude=frozenset())[: bounds.DIALS_AT_ONCE_MAX]:
-            for found in book.dialable(each, now_s):
-                knocks += found.host == STRANGER.host
-                book.tried_at(each, found, now_s)
-            book.failed(each, now_s)
-    return knocks
+    """How often such a dialler knocks at the host of STRANGER within 60 s."""
+    return sum(found.host == STRANGER.host for tenth in range(600) for _, found in dials(book, tenth / 10))
 
 
 def test_address_book__eight_liars_name_one_address_under_480_ids__it_is_dialled_seven_times_a_minute() -> None:
@@ -88,17 +91,13 @@ def test_address_book__peers_that_were_reached_name_a_stranger__only_what_worked
 
 
 def test_address_book__liars_name_ever_new_hosts__dials_have_a_rate() -> None:
-    book, dials = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1)), 0
+    book, made = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1)), 0
     for second in range(120):
         for number in range(64):
             hosts = tuple(address(8 * (64 * second + number) % 12_000 + place) for place in range(8))
             book.learn(peer(100 + number), hosts, source=peer(1 + number % SOURCES))
-        for each in book.due(second, exclude=frozenset())[: bounds.DIALS_AT_ONCE_MAX]:
-            for found in book.dialable(each, second):
-                book.tried_at(each, found, second)
-                dials += 1
-            book.failed(each, second)
-    assert dials <= bounds.UNVERIFIED_DIALS_BURST + 120 * bounds.UNVERIFIED_DIALS_PER_S + 1
+        made += len(dials(book, second))
+    assert made <= bounds.UNVERIFIED_DIALS_BURST + 120 * bounds.UNVERIFIED_DIALS_PER_S + 1
 
 
 @settings(max_examples=10, deadline=None)
@@ -119,12 +118,7 @@ def test_address_book__liars_name_honest_ids_at_false_addresses__enough_are_dial
         if second in (0, 1, 3, 7, 15, 31, 63, 127, 255) and (is_told_first or second):
             for each, where in right.items():  # an honest neighbour, which is asked at these times
                 book.learn(each, (where,), source=peer(99_999))
-        for each in book.due(second, exclude=frozenset())[: bounds.DIALS_AT_ONCE_MAX]:
-            for found in book.dialable(each, second):
-                book.tried_at(each, found, second)
-                if found == right[each]:
-                    missing.discard(each)
-            book.failed(each, second)
+        missing -= {each for each, found in dials(book, second) if found == right[each]}
     assert honest - len(missing) >= min(honest, bounds.OUTBOUND_TARGET)
 
 
@@ -137,11 +131,8 @@ def test_address_book__sixteen_dead_ids_at_a_host__a_live_one_there_is_dialled_w
     for second in range(700):
         if second == 600:
             book.learn(peer(3), (STRANGER,), source=peer(2))
-        for each in book.due(second, exclude=frozenset())[: bounds.DIALS_AT_ONCE_MAX]:
-            for found in book.dialable(each, second):
-                book.tried_at(each, found, second)
-                dialled_s = second if found == STRANGER and dialled_s is None else dialled_s
-            book.failed(each, second)
+        if dialled_s is None and (peer(3), STRANGER) in dials(book, second):
+            dialled_s = second
     assert dialled_s is not None and dialled_s <= 660
 
 
