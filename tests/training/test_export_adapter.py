@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 from protocol.errors import OperatorError
 from protocol.state.coefficients import Coefficients, view_exp
 from protocol.subspace.basis_file import Bases
+from sfnode.training.export import adapter
 from sfnode.training.export.adapter import export_adapter, float32_parts
 from sfnode.training.export.hugging_face_folder import export_model
 from sfnode.training.model.folding import fold_weights
@@ -152,11 +153,21 @@ def test_export_adapter__plain_layers_of_a_model_with_experts__are_all_loaded_by
     assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
 
 
-def test_export_adapter__layer_that_peft_reads_under_another_name__is_refused_in_words(tmp_path: Path) -> None:
-    config = tiny_config("laguna")
+@pytest.mark.parametrize(
+    ("kind", "only", "fault"),
+    [
+        ("laguna", "shared_experts", r"would not find layer \S+gate_proj"),  # PEFT reads it under another name
+        *[(kind, "", r"refuses layer \S+\.out_proj") for kind in ("falcon_h1", "mamba", "mamba2", "nemotron_h")],
+    ],
+)
+def test_export_adapter__layer_that_peft_cannot_adapt__is_refused_in_words_before_any_work(
+    kind: str, only: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(kind)
     config.vocab_size = VOCABULARY
-    run = trained_run(save_base(config, tmp_path / "base"), only="shared_experts")
-    with pytest.raises(OperatorError, match=r"PEFT would not find layer \S+gate_proj in models of laguna: export the"):
+    run = trained_run(save_base(config, tmp_path / "base"), only=only)
+    monkeypatch.setattr(adapter, "low_rank_updates", lambda *_: pytest.fail("computes what it then refuses"))
+    with pytest.raises(OperatorError, match=f"PEFT {fault} in models of {kind}: export the whole model instead"):
         export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "adapter")
 
 

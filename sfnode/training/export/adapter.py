@@ -41,6 +41,10 @@ Factors = tuple[Tensor, Tensor]  # A: (rank, inputs), B: (outputs, rank); the up
 # their weights are named as parameters.
 _TAKEN_FOR_EXPERTS = (".gate.weight", ".gate_proj.weight", ".up_proj.weight", ".down_proj.weight")
 
+# Layers that PEFT adapts in no model of these kinds (_check_lora_target_modules_mamba in peft/tuners/tuners_utils.py)
+_REFUSED = ("out_proj", "conv1d")
+_REFUSED_IN = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
+
 # Kind of model in transformers -> llama.cpp's. Only those that were compared with it (docs/evaluate_export.md).
 _KINDS = {"llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}
 # Layers -> the field with their heads, in each of which models of kind LLAMA interleave the outputs of both halves.
@@ -63,12 +67,13 @@ def export_adapter(
     when coefficients are so large that float32 needs two or three parts for them. Its scaling is 1.
 
     OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), llama.cpp has no
-    model of this kind, PEFT would not find a layer, or as `export_model`.
+    model of this kind, PEFT would not find a layer or refuses it, or as `export_model`.
     """
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
     model = loading.empty_model(base_folder)
     layers = _linear_layers(manifest, model)
+    targets = {} if is_gguf else _targets(layers, model)
     origin = origin_of(manifest, coefficients, base_folder)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         factors: dict[str, Factors] = {}
@@ -84,8 +89,7 @@ def export_adapter(
         sides = [(name, side, each) for name, pair in factors.items() for side, each in zip("AB", pair, strict=True)]
         tensors = {f"base_model.model.{name}.lora_{side}.weight": each for name, side, each in sides}
         save_file(tensors, part / "adapter_model.safetensors", metadata={"format": "pt"})
-        config = _adapter_config(manifest, base_folder, layers, rank=len(sides[0][2]))
-        config |= _targets(layers, model)
+        config = _adapter_config(manifest, base_folder, layers, rank=len(sides[0][2])) | targets
         (part / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
@@ -122,18 +126,19 @@ def _adapter_config(
 
 
 def _targets(layers: Sequence[ParameterPlace], model: PreTrainedModel) -> dict[str, object]:
-    """Return the layers that PEFT adapts, by full names: it matches whole path ends. OperatorError: it finds one not.
+    """Return the layers that PEFT adapts, by full names: it matches whole path ends. OperatorError: it cannot.
 
     PEFT renames what it reads, as transformers renames the tensors of files.
     """
     steps = get_model_conversion_mapping(model)
     renamings = [step for step in steps if isinstance(step, WeightRenaming)]
+    kind = model.config.model_type
     for layer in layers:
-        if rename_source_key(layer.name, renamings, [])[0] != layer.name:
-            raise OperatorError(
-                f"PEFT would not find layer {_module_name(layer)} in models of {model.config.model_type}: export the "
-                "whole model instead"
-            )
+        name = _module_name(layer)
+        is_refused = kind in _REFUSED_IN and name.rpartition(".")[2] in _REFUSED
+        if is_refused or rename_source_key(layer.name, renamings, [])[0] != layer.name:
+            fault = "refuses" if is_refused else "would not find"
+            raise OperatorError(f"PEFT {fault} layer {name} in models of {kind}: export the whole model instead")
     has_experts = any("experts" in name for step in steps for name in step.target_patterns)
     named = [layer.name for layer in layers if has_experts and layer.name.endswith(_TAKEN_FOR_EXPERTS)]
     modules = [_module_name(layer) for layer in layers if layer.name not in named]
