@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 
 import pytest
 import torch
@@ -25,10 +26,14 @@ def test_output_head__16_bits__is_widened_a_part_at_a_time(
     hidden, wide, product = torch.randn(3, WIDTH), copy.deepcopy(linear).float(), nn.functional.linear
     expected = wide(hidden)[:, words] * 2
     sizes: list[int] = []
+    made: list[weakref.ref[Tensor]] = []
 
     def noted(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        assert not any(part() is not None for part in made), "logits are held twice when they are joined in the end"
         sizes.append(weight.numel())
-        return product(inputs, weight, bias)
+        part = product(inputs, weight, bias)
+        made.append(weakref.ref(part))
+        return part
 
     monkeypatch.setattr(scoring, "WIDENED_MAX", {"cpu": ENTRIES})
     monkeypatch.setattr(nn.functional, "linear", noted)

@@ -69,12 +69,13 @@ class OutputHead:
         dtype = hidden_AH.dtype
         head_bias = cast("Tensor | None", self._linear.bias)
         biases = None if head_bias is None else head_bias[words].to(dtype)
-        parts, start = [], 0
-        for weight in self._widened(words, dtype):
-            bias = None if biases is None else biases[start : start + len(weight)]
-            parts.append(nn.functional.linear(hidden_AH, weight, bias))
-            start += len(weight)
-        logits = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+        weight = self._linear.weight[words]
+        if weight.dtype == dtype:
+            logits = nn.functional.linear(hidden_AH, weight, biases)
+        else:
+            logits = hidden_AH.new_empty(len(hidden_AH), len(weight))
+            for part, wide in _widened(weight, dtype):
+                logits[:, part] = nn.functional.linear(hidden_AH, wide, None if biases is None else biases[part])
         term = self._term()
         if term is not None and mixed_Ar is not None:
             logits += mixed_Ar @ term.u[words].to(dtype).t()
@@ -82,21 +83,24 @@ class OutputHead:
 
     def of_stream(self, words: Words, side: Tensor) -> Tensor:
         """Return how logits of ``words`` move with a side of the hidden state, [H, r] or a diagonal [H]: [words, r]."""
-        parts = [each * side if side.ndim == 1 else each @ side for each in self._widened(words, side.dtype)]
-        found = torch.cat(parts) if len(parts) > 1 else parts[0]
-        return found * self._scale.factor
-
-    def _widened(self, words: Words, dtype: torch.dtype) -> Iterator[Tensor]:
-        """Yield the weights of ``words`` in ``dtype``, some after the other unless they are of that dtype."""
         weight = self._linear.weight[words]
-        entries = WIDENED_MAX.get(weight.device.type, _WIDENED_ON_CARDS_MAX)
-        size = len(weight) if weight.dtype == dtype else max(1, entries // weight.shape[1])
-        for start in range(0, len(weight), size):
-            yield weight[start : start + size].to(dtype)
+        found = side.new_empty(len(weight), side.shape[-1])
+        for part, wide in _widened(weight, side.dtype):
+            found[part] = wide * side if side.ndim == 1 else wide @ side
+        return found.mul_(self._scale.factor)
 
     def _term(self) -> MatrixTerm | None:
         term = self._context.terms.get(self._name)
         return term if isinstance(term, MatrixTerm) else None
+
+
+def _widened(weight: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+    """Yield which rows of a weight, and these in ``dtype``: some after the other unless they are of that dtype."""
+    entries = weight.numel() if weight.dtype == dtype else WIDENED_MAX.get(weight.device.type, _WIDENED_ON_CARDS_MAX)
+    size = max(1, entries // weight.shape[1])
+    for start in range(0, len(weight), size):
+        part = slice(start, start + size)
+        yield part, weight[part].to(dtype)
 
 
 def score_candidates(hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
