@@ -125,7 +125,7 @@ def test_export_model__run_without_updates__is_the_base_model(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("field", ["output_attentions", "output_hidden_states", "return_dict"])
-def test_export_model__config_that_asks_for_other_outputs__is_as_without(
+def test_export_model__config_that_asks_for_other_outputs__computes_the_same_and_asks_for_hidden_states(
     field: str, run: TrainedRun, tmp_path: Path
 ) -> None:
     """Attentions ended in a traceback at the export; without a dict, the model was refused as no model of texts."""
@@ -137,6 +137,7 @@ def test_export_model__config_that_asks_for_other_outputs__is_as_without(
     export_model(Bases(manifest), Coefficients(manifest), run.base, tmp_path / "out")
     with torch.no_grad():
         assert torch.equal(shared.model(TOKENS).logits, _load(tmp_path / "out")(TOKENS).logits)
+        assert (_load(tmp_path / "out")(TOKENS).hidden_states is not None) is (field == "output_hidden_states")
 
 
 def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: TrainedRun, tmp_path: Path) -> None:

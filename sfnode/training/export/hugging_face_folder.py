@@ -151,6 +151,9 @@ def export_model(
         with torch.no_grad():
             for name, weight in fold_weights(bases, epochs, parameters).items():
                 parameters[name].copy_(weight)
+        # Loading turned them off, and return_dict on: that stays, since transformers runs no model without it.
+        asked = files.read_config(base_folder / files.CONFIG_FILE).get("output_hidden_states", False)
+        model.config.output_hidden_states = asked
         model.save_pretrained(part)
         (part / files.GENERATION_FILE).unlink(
             missing_ok=True
