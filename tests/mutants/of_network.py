@@ -240,7 +240,7 @@ YAMUX = (
         Edit(
             _DIRECT,
             "DirectSession.read",
-            "self._unpaid_frames += self._body_bytes / bounds.DROPPED_BYTES_PER_FRAME",
+            "self._unpaid_frames += len(body) / bounds.DROPPED_BYTES_PER_FRAME",
             "pass",
         ),
         _FRAMES_THAT_SAY_NOTHING,

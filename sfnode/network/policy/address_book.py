@@ -41,21 +41,23 @@ class _Entry:
         """Return the addresses that the operator gave, and the last good one."""
         return self.given | frozenset([*self.addresses][: bool(self.last_success_unix_ms)])
 
-    def remember(self, address: Address, source: PeerId | None, resting: RestingAddresses) -> bool:
-        """Append an address; return whether it is new.
+    def remember(self, address: Address, source: PeerId | None, resting: RestingAddresses) -> None:
+        """Append an address. For a new one, a peer that was never reached is due at once, unless it has refused.
 
         Of too many, drop one that failed, or else one of the many that one source has named; none that is `sure`.
+        So false addresses neither drive out the right one nor keep it from being dialled.
         """
         bare = replace(address, peer=None)
         if bare in self.addresses:
-            return False
+            return
         if len(self.addresses) >= bounds.ADDRESSES_PER_PEER_MAX:
             named, others = Counter(self.addresses.values()), [each for each in self.addresses if each not in self.sure]
             if not others:
-                return False
+                return
             del self.addresses[max(others, key=lambda each: (resting.has_failed(each), named[self.addresses[each]]))]
         self.addresses[bare] = source
-        return True
+        if not (self.last_success_unix_ms or resting.has_failed(bare)):
+            self.due_s = min(self.due_s, self.refused_until_s)
 
     def put_first(self, address: Address) -> None:
         """Record that the peer was reached at ``address``, whoever had named it."""
@@ -124,10 +126,7 @@ class AddressBook:
     # --- learning
 
     def learn(self, peer: PeerId, addresses: tuple[Address, ...], *, source: PeerId) -> None:
-        """Remember the addresses that ``source`` names for a peer. Displace no peer that was ever reached.
-
-        For a new address, a peer that was never reached is due at once: false ones must not keep it from being dialled.
-        """
+        """Remember the addresses that ``source`` names for a peer. Displace no peer that was ever reached."""
         if not addresses or peer == self._own_peer:
             return
         if peer not in self._entries:
@@ -138,11 +137,8 @@ class AddressBook:
             if len(self._entries) >= bounds.KNOWN_PEERS_MAX and not self._forget_worst(self._entries):
                 return
             self._entries[peer] = _Entry(source=source)
-        entry = self._entries[peer]
         for address in addresses:
-            is_new = entry.remember(address, source, self._resting)
-            if is_new and not entry.last_success_unix_ms and not self._resting.has_failed(replace(address, peer=None)):
-                entry.due_s = min(entry.due_s, entry.refused_until_s)
+            self._entries[peer].remember(address, source, self._resting)
 
     def _forget_worst(self, among: Iterable[PeerId], failures_min: int = 0) -> bool:
         """Forget the unused, never reached peer with most failures; return False if none has ``failures_min``."""
