@@ -30,6 +30,7 @@ from tests.training.brute_force import made_up_bases
 from tests.training.exports import CONFIGS, VOCABULARY, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
+MAMBAS = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
 # Largest |C| whose |U C| needs one, two and three float32 parts, at rank 4
 MAGNITUDES = {1: 1_000, 2: 1 << 30, 3: 1 << 48}
 
@@ -157,7 +158,7 @@ def test_export_adapter__plain_layers_of_a_model_with_experts__are_all_loaded_by
     ("kind", "only", "fault"),
     [
         ("laguna", "shared_experts", r"would not find layer \S+gate_proj"),  # PEFT reads it under another name
-        *[(kind, "", r"refuses layer \S+\.out_proj") for kind in ("falcon_h1", "mamba", "mamba2", "nemotron_h")],
+        *[(kind, "", r"refuses layer \S+\.out_proj") for kind in MAMBAS],
     ],
 )
 def test_export_adapter__layer_that_peft_cannot_adapt__is_refused_in_words_before_any_work(
