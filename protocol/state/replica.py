@@ -196,9 +196,9 @@ class Replica:
         return self._coefficients
 
     @property
-    def has_suspended(self) -> bool:
-        """Return whether records are suspended because their authors are not admitted."""
-        return bool(self._suspended)
+    def suspended(self) -> int:
+        """Return how many records are suspended because their authors are not admitted."""
+        return sum(map(len, self._suspended.values()))
 
     @property
     def unsummed(self) -> int:

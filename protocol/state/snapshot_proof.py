@@ -47,7 +47,7 @@ def judge(snapshot: Snapshot, replica: Replica) -> ProofVerdict:
         )
         return ProofVerdict.EQUAL if is_same else ProofVerdict.UNEQUAL
     # A suspended or excluded author may explain the slots that are missing here.
-    is_cut = replica.has_suspended or any(from_step < step for from_step in ledger.roster.excluded().values())
+    is_cut = replica.suspended or any(from_step < step for from_step in ledger.roster.excluded().values())
     return (
         ProofVerdict.OTHER_SET if is_cut or ledger.slots.slots_before(step) >= snapshot.slots else ProofVerdict.MISSING
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import trio
 
+from protocol.errors import OperatorError
 from protocol.node import NodeStatistics, statistics
 from protocol.state import Replica
 from sfnode.network import Readiness, policy, unknown_bytes
@@ -52,13 +53,16 @@ class JoinedNode:
         return self._events
 
     def statistics(self) -> NodeStatistics | None:
-        """Return how far the node is; None while it reads its disk."""
+        """Return how far the node is; None while it reads its disk, and after its end."""
         running = self._daemon.running
         return None if running is None else statistics.node_statistics(running.node)
 
     @property
     def replica(self) -> Replica | None:
-        """Return the node's ledger and state, to read only; None while it reads its disk."""
+        """Return the node's ledger and state, to read only; None while it reads its disk.
+
+        None after its end, too: `sfnode.open_run` reads the folder then.
+        """
         running = self._daemon.running
         return None if running is None else running.node.replica
 
@@ -98,8 +102,10 @@ async def join(
                 nursery.start_soon(life.stop_on_request, nursery.cancel_scope, reporter)
                 await daemon.run(task_status=task_status)
                 nursery.cancel_scope.cancel()
+            if not has_begun:
+                raise OperatorError(f"the node on {config.data_dir} was stopped before it had started")
 
-    life = Life()
+    life, has_begun = Life(), False
     with incoming, events:
         reporter = _EventReporter(incoming)
         config = await prepare(await find_manifest(chosen.source, reporter), chosen, reporter)
@@ -111,6 +117,7 @@ async def join(
         with config.data_dir.identity.in_use():
             async with trio.open_nursery() as nursery:
                 addresses = await nursery.start(run_to_end)
+                has_begun = True
                 life.begin()
                 here = run_address.address_for_others(daemon.manifest, addresses, daemon.data_sharing.bytes)
                 string, folder = run_address.join_string(here), str(config.data_dir)

@@ -109,7 +109,7 @@ def open_run(path: str | Path) -> LocalRun:
 
 
 def save_run(run: LocalRun, replica: Replica, folder: str | Path) -> LocalRun:
-    """Write a run with all that ``replica`` holds as a node's data directory, and return it opened.
+    """Write a run with all that counts in ``replica`` as a node's data directory, and return it opened.
 
     Every command that reads one takes it: `sfnode eval`, `export`, `log`. What it holds already stays, and is not
     written again. OperatorError: it or ``replica`` holds another run; it holds other updates of the same steps.

@@ -111,6 +111,8 @@ def export(file: Path, data_dir: storage.DataDirectory, key: Path | None) -> Non
         summary = storage.export_log(data_dir, file, writer, report)
     size = file.stat().st_size
     text = f"written  {file}, {size:,} bytes, {summary.records:,} records"
+    if summary.suspended:
+        text += f"; without {summary.suspended:,} of authors who are not admitted: too many used an invitation"
     _say(text, summary, {"file": str(file), "bytes": size}, started)
 
 

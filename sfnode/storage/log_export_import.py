@@ -38,7 +38,8 @@ class LogSummary:
     Attributes:
         records: in the file, both of each void slot.
         added: the records that were new to the directory.
-        suspended: those of them that count only once their authors are admitted by name: others use their invitations.
+        suspended: those of them that count only once their authors are admitted by name, since others use their
+            invitations; of an export, such records that are left out.
         no_room: the records for which the directory's author table has no room (SPEC 7.3).
         updates, void_slots, ledger_root, state_digest: of the directory afterwards; digests in hex.
         writer: hex of the key that signed the whole file.
@@ -72,7 +73,9 @@ def export_log(data_dir: DataDirectory, path: Path, writer: Signer, report: LogP
         pieces = log_file.encode_log(signed, basis, replica, writer)
         write_new(path, _counted(pieces, replica, report))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
-        return _summary(data_dir, replica, records=records, writer=writer.author.hex(), counts={})
+        return _summary(
+            data_dir, replica, records=records, writer=writer.author.hex(), counts={"suspended": replica.suspended}
+        )
 
 
 def _counted(pieces: Iterable[bytes], replica: Replica, report: LogProgress) -> Iterator[bytes]:

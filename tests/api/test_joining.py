@@ -11,9 +11,11 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
+from protocol.state import Replica
 from sfnode.api.joining import NodeEvent, _EventReporter, join
+from sfnode.node.daemon import Daemon
 from sfnode.rows import row_files
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, Store
 from tests.support.manifests import OWNER, small_manifest
 
 
@@ -48,7 +50,26 @@ async def test_join__sfnode_stop__ends_the_node_in_good_order_and_its_events(tmp
         with trio.fail_after(10):
             names = [event.name async for event in node.events()]
         assert "started" in names and names[-1] == "stopping" and not data_dir.is_locked()
+        assert node.replica is None and node.statistics() is None  # whose records lie in a file that is closed
     assert "it ended in good order" in data_dir.end.describe()
+
+
+async def test_join__sfnode_stop_while_it_reads_its_disk__is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my.run").write_bytes(sign_manifest(small_manifest(), OWNER).encode())
+    reads = Daemon._load_replica
+
+    async def slowly(daemon: Daemon, store: Store) -> Replica:
+        daemon.config.data_dir.control.ask_to_stop()
+        await trio.sleep(2)
+        return await reads(daemon, store)
+
+    monkeypatch.setattr(Daemon, "_load_replica", slowly)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with join(tmp_path / "my.run", folder=tmp_path / "node", is_relay=True):
+            raise AssertionError("the block began")
+    assert caught.group_contains(OperatorError, match="stopped before it had started")
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])

@@ -78,6 +78,20 @@ def test_address_book__liars_name_ever_new_ports_of_one_host__it_is_dialled_a_do
     assert 3 <= dialled_in_a_minute(book) <= bounds.HOST_DIALS_BURST + 60 / bounds.HOST_DIAL_S + 1
 
 
+def test_address_book__another_peer_answers_at_one_port_of_a_host__dials_of_its_dead_ports_keep_their_rate() -> None:
+    """Each such answer forgot what had been dialled there: 725 dials in ten minutes."""
+    book, dead = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1)), 0
+    for second in range(600):
+        for number in range(4):
+            port = 1 if number == 0 else 1_000 + (4 * second + number) % 60_000
+            book.learn(peer(100 + 4 * second + number), (replace(STRANGER, port=port),), source=peer(1 + number))
+        for each, found in dials(book, second):
+            dead += found.port != 1
+            if found.port == 1:
+                book.belongs_to_another(each, found, second)
+    assert dead <= bounds.HOST_DIALS_BURST + 600 / bounds.HOST_DIAL_S + 1
+
+
 def test_address_book__peers_that_were_reached_name_a_stranger__only_what_worked_is_dialled_at_once() -> None:
     """Ids that were met once had no rest: 16 of them made 847 dials of a stranger in 75 s."""
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))

@@ -240,9 +240,9 @@ def test_replica__token_void_then_admitted_when_the_author_table_is_full__has_no
     replica.add_statement(claim(manifest, 1, 1))
     replica.add(seal(manifest, 1, 0))
     replica.add_statement(claim(manifest, 1, 2))
-    assert replica.has_suspended
+    assert replica.suspended == 1
     replica.add_statement(admit(manifest, 3))
     replica.add(seal(manifest, 3, 0))
     replica.add_statement(admit(manifest, 1))
-    assert (replica.ledger.updates, replica.has_suspended) == (1, False)
+    assert (replica.ledger.updates, replica.suspended) == (1, 0)
     assert replica.ledger.authors() == {signer(3).author: 0}

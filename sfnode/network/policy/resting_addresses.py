@@ -54,9 +54,10 @@ class RestingAddresses:
         self._hosts.pop(_host(address), None)
 
     def rest_once(self, address: Address, now_s: float) -> None:
-        """Let an address rest for a moment, and its host not: another peer than the one that was dialled is there."""
-        self.answered(address)
+        """Let an address rest for a moment, and not count its last dial: another peer than the dialled one is there."""
         self._rests[address] = 0, now_s + bounds.BACKOFF_START_S
+        if (host := _host(address)) in self._hosts:
+            self._hosts[host] -= bounds.HOST_DIAL_S
 
 
 @lru_cache(maxsize=8 * bounds.KNOWN_PEERS_MAX)
