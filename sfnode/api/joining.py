@@ -100,7 +100,10 @@ async def join(
         with incoming, life:  # whoever reads the events hears of the end
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(life.stop_on_request, nursery.cancel_scope, reporter)
-                await daemon.run(task_status=task_status)
+                try:
+                    await daemon.run(task_status=task_status)
+                finally:
+                    daemon.running = None  # its replica reads from the disk, which is closed now
                 nursery.cancel_scope.cancel()
             if not has_begun:
                 raise OperatorError(f"the node on {config.data_dir} was stopped before it had started")

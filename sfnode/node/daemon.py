@@ -25,7 +25,7 @@ class Daemon:
     """Runs one node on this machine.
 
     Attributes:
-        running: its present life; None while the disk is read, and after the end.
+        running: its present life; None while the disk is read.
     """
 
     def __init__(self, config: DaemonConfig, reporter: Reporter) -> None:
@@ -64,7 +64,6 @@ class Daemon:
             finally:
                 with self.slips.contained("saving peers"):
                     self.running.save_peers()
-                self.running = None  # its replica reads from the disk, which is closed now
 
     async def _load_replica(self, store: Store) -> Replica:
         """Verify and sum what the disk holds, in pieces so that signals are heard. Records stay on the disk."""
