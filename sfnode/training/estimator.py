@@ -26,7 +26,7 @@ from sfnode.training.dense_estimate import mean_gradient, row_gradients
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
 from sfnode.training.reward_estimate import evaluate_answers, judge_of, reward_gradient
 from sfnode.training.shared_model import FoldedWeights, SharedModel
-from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
+from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, chunks_of, scoring
 from sfnode.worker_protocol import Estimated, Evaluated, NoiseConfig
 
 Progress = Callable[[int, int], None]
@@ -80,7 +80,7 @@ class DenseMeasure:
 
     def _gradients(self, examples: Sequence[Example]) -> tuple[int, Tensor, list[Tensor], Tensor]:
         """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns."""
-        batch = batch_of(self.data, examples, 1, self.shared.device)
+        batch = self.shared.batch(self.data, examples)
         found = row_gradients(self.shared, self.bases, 0, self.core, batch, self.data.label_tokens)
         return len(batch.tokens), *found
 
@@ -217,7 +217,7 @@ class Estimator:
         # On a processor fewer rows in a pass are as fast, and progress is seen sooner.
         tokens_max = EVALUATION_TOKENS // (1 if self._shared.device.type == "cuda" else 4)
         for members in chunks_of(examples, tokens_max):
-            rows = batch_of(self.data, members, 1, self._shared.device)
+            rows = self._shared.batch(self.data, members)
             found = self._shared.scores(rows, self.data.label_tokens)
             right += float(found.right.sum())
             loss += float(found.loss.sum())
@@ -248,7 +248,7 @@ class Estimator:
         blocks = indices.reshape(self.manifest.method.blocks, -1)
         of_groups = group_blocks(measured)
         chosen = [self.data.examples[index] for index in blocks[of_groups].reshape(-1).tolist()]
-        return batch_of(self.data, chosen, len(of_groups), self._shared.device)
+        return self._shared.batch(self.data, chosen, len(of_groups))
 
     def _losses(
         self, factors: subspace.DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch

@@ -19,7 +19,7 @@ from sfnode.training.answers import AnswerWriter
 from sfnode.training.model import check_model, check_whole_fits, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import AnswerJudge, Example, PromptEncoder, RowBatch, TaskData, batch_of, scoring
+from sfnode.training.task import AnswerJudge, Example, PromptEncoder, RowBatch, TaskData, scoring
 
 _NO_RESPONSE = "."  # placeholder for the response that the model is asked for
 _NOT_GIVEN = ""  # placeholder for what the rule of rewards reads of a row
@@ -149,9 +149,9 @@ class _Asked:
 
     def _scores(self, example: Example) -> Tensor:
         """Return the scores of the label words or choices, [C]."""
-        batch, shared = batch_of(self.data, [example], 1, self.shared.device), self.shared
+        batch, shared = self.shared.batch(self.data, [example]), self.shared
         if isinstance(batch, RowBatch):
             return shared.label_logits(batch, self.data.label_tokens)[0]
         hidden_AH = shared.hidden(batch).flatten(0, 1)
         likelihood_P, _, _ = scoring.likelihoods(shared.scored_head, hidden_AH, batch, shared.loss_dtype)
-        return scoring.candidate_scores(scoring.row_means(likelihood_P, batch), batch)[0]
+        return scoring.candidate_scores(scoring.candidate_means(likelihood_P, batch), batch)[0]

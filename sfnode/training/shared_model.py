@@ -16,10 +16,12 @@ from protocol.errors import OperatorError
 from protocol.subspace import Bases, Int8Array
 from sfnode.training.allocator import giving_back_freed_memory
 from sfnode.training.model import Weight, WeightSwitch, layer_probe, loading, perturbed, quantised, wide_products
-from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
+from sfnode.training.task import CandidateBatch, Example, OutputHead, RowBatch, Scores, TaskData, batch_of, scoring
 from sfnode.worker_protocol import Evaluated
 
 BASES_KEPT = 2  # the current epoch, and the next one, which fast nodes reach first
+# Ends of names in config.json of how many tokens a layer takes in, or the model
+_REACHES = ("window", "window_size", "chunk_size", "index_topk", "position_embeddings", "n_positions")
 _CHECK_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
 
 
@@ -54,6 +56,7 @@ class SharedModel:
         layer_probe.check_causal(model)
         self.pass_context.read_at_last = layer_probe.layers_read_at_last(model)
         self.final_norm = layer_probe.norm_at_the_end(model)
+        self._is_sharing: bool | None = None  # what candidates in one row get is right; None: not tried
         self.passes: int | None = None  # which of the ways to pass answers is the quickest; None: not tried
         check_head(self)
 
@@ -108,9 +111,26 @@ class SharedModel:
         words, head = torch.tensor(label_tokens, device=self.device), self.scored_head
         return head.logits(hidden_NH, head.mixed(hidden_NH), words)
 
+    def batch(self, data: TaskData, examples: Sequence[Example], groups: int = 1) -> RowBatch | CandidateBatch:
+        """Batch ``examples`` of ``groups`` groups (`batch_of`); candidates share their prompt where the model can."""
+        is_choice = any(len(example.candidates) > 1 for example in examples)
+        is_shared = is_choice and self.shares_prompts(max(example.shared_width for example in examples))
+        return batch_of(data, examples, groups, self.device, is_prompt_shared=is_shared)
+
+    def shares_prompts(self, width: int) -> bool:
+        """Return whether rows of ``width`` tokens with several candidates get what rows of their own get."""
+        if self._is_sharing is None:
+            self._is_sharing = _agrees_on_shared_prompts(self)
+        config = self.model.config.get_text_config().to_dict()
+        reaches = (value for name, value in config.items() if name.endswith(_REACHES) and type(value) is int)
+        return self._is_sharing and all(width <= reach or reach <= 0 for reach in reaches)
+
     def hidden(self, rows: RowBatch | CandidateBatch) -> Tensor:
         """Return the hidden states that the head reads, [N, T, H]."""
-        return layer_probe.hidden_states(self.model, rows.tokens)
+        if isinstance(rows, RowBatch) or rows.sight is None:
+            return layer_probe.hidden_states(self.model, rows.tokens)
+        sees = {"position_ids": rows.sight.places, "attention_mask": rows.sight.mask(self.dtype)}
+        return layer_probe.hidden_states(self.model, rows.tokens, **sees)
 
     def norm_gain(self) -> Tensor:
         """Return by how much the norm before the head multiplies each number of a stream of size one, [H]."""
@@ -158,3 +178,27 @@ def check_head(shared: SharedModel) -> None:
             f"{type(shared.model).__name__} computes its logits in a way that is not supported (not hidden state times "
             "output embedding); choose another model"
         )
+
+
+@torch.inference_mode()
+def _agrees_on_shared_prompts(shared: SharedModel) -> bool:
+    """Pass two candidates in one row, and each after a prompt of its own; return whether that is the same.
+
+    It is not where a layer passes something on from token to token, or finds out by itself which tokens see which.
+    """
+    tokens = tuple(layer_probe.probe_tokens(shared.model, 1, 16)[0].tolist())
+    example = Example(tokens=tokens[:6], label=0, candidates=(tokens[6:10], tokens[10:]))
+    found = []
+    for is_shared in (False, True):
+        rows = batch_of(TaskData(label_tokens=()), [example], 1, shared.device, is_prompt_shared=is_shared)
+        assert isinstance(rows, CandidateBatch)
+        try:
+            hidden_NTH = shared.hidden(rows)
+        except torch.OutOfMemoryError:
+            raise
+        except (AttributeError, TypeError, ValueError, LookupError, RuntimeError):
+            return False
+        found.append(hidden_NTH.flatten(0, 1)[rows.positions])
+    alone, together = found
+    tolerance = _CHECK_TOLERANCE.get(shared.dtype, 0.05) * float(alone.abs().max())
+    return alone.shape == together.shape and float((alone - together).abs().max()) <= tolerance

@@ -30,11 +30,12 @@ def shown_words(encoder: PromptEncoder, task: TaskSpec) -> str:
     line = f"label words: {shown}; {amount} after the prompt"
     if encoder.label_tokens:
         place = len(encoder.lead) + 1
-        line += f", and token {place} sets them apart: a row takes one forward row" if most > 1 else ""
+        line += f", and token {place} sets them apart" if most > 1 else ""
     else:
-        line += f"; a row takes {len(counts)} forward rows, and one where one token sets the words apart"
-        digits = ", as it often does with digits after a template that ends with \\n"
-        line += digits if all(word.strip().isdecimal() for word in words) else ""
+        digits = ", as it often does with digits after a template that ends with \\n,"
+        line += "; where one token sets them apart"
+        line += digits if all(word.strip().isdecimal() for word in words) else ","
+        line += " a run learns more from each row"
     if encoder.joined:
         line += f"; this tokenizer joins {encoder.joined[0]!r} with the end of the template: end that otherwise"
     return line

@@ -5,12 +5,14 @@ The checks of a dense core, with label words and with plain text:
 * the view: losses with a moved core equal those of folded weights;
 * the direct path: the gradient by the last layers' cores is that of back-propagation where the norm before the head is
   replaced by the linear map that the basis takes it for (SPEC 5.6);
+* choices: their scores are the same whether they share their prompt, where the model can, or not;
 * the whole: how well the gradient by all cores agrees with back-propagation through the model as it is.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,12 +30,13 @@ from sfnode.training.calibration import calibrate
 from sfnode.training.calibration.residual_writers import writers_of
 from sfnode.training.dense_estimate import row_gradients
 from sfnode.training.estimator import Estimator
+from sfnode.training.model import layer_probe
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import empty_model, load_causal_lm
 from sfnode.training.model.tensor_groups import TensorGroup, attach, places, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.candidates import batch_of
-from sfnode.training.task.encoding import TaskData, read_task
+from sfnode.training.task.encoding import Example, TaskData, read_task
 from tests.architectures.tiny_configs import tiny_config
 from tests.support.found_bases import dense_bases
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
@@ -73,7 +76,7 @@ def verdict_of(kind: str) -> Verdict:
         shared = SharedModel(model)
     except OperatorError as error:
         return Verdict(kind="refused", reason=str(error))
-    if fault := _drawn_fault(copy.deepcopy(model)):
+    if fault := _choice_fault(shared) or _drawn_fault(copy.deepcopy(model)):
         return Verdict(kind="wrong", reason=fault)
     writers = writers_of(shared, tensors)
     if not writers:
@@ -95,6 +98,22 @@ def verdict_of(kind: str) -> Verdict:
         whole=tuple(round(each, 2) for each in whole),
         reason="; ".join(faults),
     )
+
+
+def _choice_fault(shared: SharedModel) -> str:
+    """What is wrong with the scores of candidates that share their prompt; empty when nothing is."""
+    drawn = iter(layer_probe.probe_tokens(shared.model, 1, 100)[0].tolist())
+    candidates = tuple(tuple(itertools.islice(drawn, size)) for size in (3, 1, 4))
+    examples = [
+        Example(tokens=tuple(itertools.islice(drawn, size)), label=1, candidates=candidates) for size in (9, 40)
+    ]
+    data = TaskData(label_tokens=())
+    with torch.inference_mode():
+        found, expected = (
+            shared.scores(batch, ()).loss for batch in (shared.batch(data, examples), batch_of(data, examples, 1, _CPU))
+        )
+    error = float((found - expected).abs().max())
+    return "" if error <= _VIEW[shared.dtype] else f"choices: {error:.1e} is wrong"
 
 
 def _layer(name: str) -> str:

@@ -29,7 +29,7 @@ from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import scoring
-from sfnode.training.task.candidates import CandidateBatch, batch_of
+from sfnode.training.task.candidates import batch_of
 from sfnode.training.task.encoding import Example, RowBatch, TaskData, read_task, row_batch
 from sfnode.training.task.scoring import Scores, macro_f1
 from tests.support.task_specs import CLASSIFICATION, KINDS, ROWS, write_rows
@@ -107,7 +107,8 @@ def test_scores__batch_of_candidates__equal_one_at_a_time(
     model = MODELS[name]()
     data = data_of(run_of(model, kind), kind, tmp_path)
     shared = SharedModel(model)
-    found = shared.scores(batch_of(data, data.examples, 1, CPU), data.label_tokens)
+    assert shared.shares_prompts(32)
+    found = shared.scores(shared.batch(data, data.examples), data.label_tokens)
     assert_equal(found, [plain_scores(model, example) for example in data.examples])
 
 
@@ -276,31 +277,11 @@ def test_label_words__one_and_several_tokens__rank_alike_where_both_apply(tmp_pa
     assert slow.prediction.tolist() == fast.prediction.tolist()
 
 
-def test_batch__groups_of_unequal_candidates__are_filled_up() -> None:
-    """Two groups of two examples with 2 + 3 and 2 + 2 candidates: the second gets a row that counts nowhere."""
-    examples = [
-        Example(tokens=(5, 6), label=1, candidates=((7,), (8, 9))),
-        Example(tokens=(5,), label=2, candidates=((7,), (8,), (9,))),
-        Example(tokens=(6,), label=0, candidates=((7,), (8,))),
-        Example(tokens=(), label=0, candidates=((7, 8), (8, 9, 7))),
-    ]
-    batch = batch_of(TaskData(label_tokens=(), pad=1), examples, 2, CPU)
-    assert isinstance(batch, CandidateBatch)
-    assert batch.tokens.tolist() == [
-        [5, 6, 1], [5, 6, 8], [5, 1, 1], [5, 1, 1], [5, 1, 1], [6, 1, 1], [6, 1, 1], [7, 1, 1], [8, 9, 1], [1, 1, 1]
-    ]  # fmt: skip
-    assert batch.positions.tolist() == [1, 4, 5, 6, 9, 12, 15, 18, 21, 24, 25]
-    assert batch.targets.tolist() == [7, 8, 9, 7, 8, 9, 7, 8, 8, 9, 7]
-    assert batch.lengths.tolist() == [1, 2, 1, 1, 1, 1, 1, 1, 2, 1]
-    assert (batch.rows.tolist(), batch.places.tolist()) == (list(range(9)), [0, 1, 3, 4, 5, 6, 7, 9, 10])
-    assert batch.labels.tolist() == [1, 2, 0, 0]
-
-
-def test_estimate__rows_spent__count_every_candidate(tmp_path: Path) -> None:
+def test_estimate__rows_spent__are_one_for_all_candidates_of_an_example(tmp_path: Path) -> None:
     model = tiny_opt()
     manifest = run_of(model, "words")
     session = Estimator(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
-    assert session.estimate(SEED, STEP).rows == 2 * 8 * 3
+    assert session.estimate(SEED, STEP).rows == 2 * 8
 
 
 @pytest.mark.parametrize(

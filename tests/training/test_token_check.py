@@ -55,7 +55,8 @@ def test_shown_words__digits_of_several_tokens__are_said_how_to_be_set_apart() -
     task = task_spec(CLASSIFICATION, template="{sentence} Stars:", label_words=[" 1", " 2", " 10"])
     encoder = PromptEncoder(load_tokenizer(demo.model_folder()), task)
     assert token_check.shown_words(encoder, task).endswith(
-        "one token sets the words apart, as it often does with digits after a template that ends with \\n"
+        "where one token sets them apart, as it often does with digits after a template that ends with \\n, "
+        "a run learns more from each row"
     )
 
 
@@ -67,12 +68,11 @@ def test_shown_words__one_and_several_tokens_and_a_joined_end__are_said() -> Non
     assert shown("{sentence}\n", "No", "Yes") == "label words: No, Yes; one token each after the prompt"
     assert shown("{sentence} it was", " No", " Yes").startswith('label words: " No", " Yes"; one token')
     assert shown("{sentence} it was", " good Yes", " bad") == (
-        'label words: " good Yes", " bad"; 1 to 2 tokens after the prompt, and token 1 sets them apart: a row takes '
-        "one forward row"
+        'label words: " good Yes", " bad"; 1 to 2 tokens after the prompt, and token 1 sets them apart'
     )
     assert shown("{sentence} it was", " good Yes", " good") == (
-        'label words: " good Yes", " good"; 1 to 2 tokens after the prompt; a row takes 2 forward rows, and one where '
-        "one token sets the words apart"
+        'label words: " good Yes", " good"; 1 to 2 tokens after the prompt; where one token sets them apart, '
+        "a run learns more from each row"
     )
     assert shown("{sentence} it was ", "good", "bad").endswith(
         "this tokenizer joins 'good' with the end of the template: end that otherwise"

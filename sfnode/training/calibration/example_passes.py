@@ -1,7 +1,7 @@
 """Look at examples by one forward pass each: the inputs of some layers, and what the stream's end does to the scores.
 
-Shapes: N examples, R rows of them, P tokens that are looked at, L labels, C candidates, H width of the stream,
-I inputs of a layer, V vocabulary.
+Shapes: N examples, R rows of them, of which each candidate counts as one, P tokens that are looked at, L labels,
+C candidates, H width of the stream, I inputs of a layer, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from sfnode.training.dense_estimate import last_places
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import attach
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
+from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, chunks_of, scoring
 
 _TOKENS_MAX = 2_048  # to look at
 _INPUT_BYTES_MAX = 512 << 20  # of all layers
@@ -89,9 +89,13 @@ class _Looking:
     def take(self, examples: Sequence[Example]) -> None:
         """Pass some examples forward."""
         shared = self._shared
-        rows = batch_of(self._data, examples, 1, shared.device)
+        rows = shared.batch(self._data, examples)
         tokens = rows.tokens.shape[1]
-        places_P = last_places(rows) if isinstance(rows, RowBatch) else rows.positions[self._chosen(rows)]
+        if isinstance(rows, RowBatch):
+            places_P, row_P = last_places(rows), torch.arange(len(examples))
+        else:
+            chosen = self._chosen(rows)
+            places_P, row_P = rows.positions[chosen], rows.owner[chosen].cpu()
         ends: list[Tensor] = []
         context = shared.pass_context
         with ExitStack() as listening:
@@ -119,11 +123,9 @@ class _Looking:
             self._first[layer] = self._first[layer] + first.double().sum(dim=0)
             self._before[layer].append(before)
         self._first_tokens += len(firsts_R)
-        row_P = places_P.cpu() // tokens
-        counts_R = row_P.bincount(minlength=len(rows.tokens))
         self._rows.append(row_P + self._rows_seen)
-        self._weights.append(1 / counts_R[row_P].float())
-        self._rows_seen += len(rows.tokens)
+        self._weights.append(1 / row_P.bincount()[row_P].float())
+        self._rows_seen += len(example_R)
         self._examples_seen += len(examples)
 
     def _places_before(self, rows: CandidateBatch) -> Tensor:
@@ -131,8 +133,7 @@ class _Looking:
         if not self._is_told or rows.options > 1:
             return rows.positions[:0]
         width, count = rows.tokens.shape[1], min(_BEFORE, self._in_row)
-        row_P = rows.positions // width
-        starts_R = rows.positions[row_P.diff(prepend=row_P[:1] - 1) > 0]  # the first token that is looked at
+        starts_R = rows.positions[rows.turn == 0]  # the first token that is looked at
         shares_B = (torch.arange(count, device=starts_R.device) + 0.5) / count
         between_RB = 1 + ((starts_R % width - 1)[:, None] * shares_B).long()
         return (starts_R // width * width)[:, None].add(between_RB)[starts_R % width > 1].flatten()
@@ -142,11 +143,10 @@ class _Looking:
 
         Where candidates begin alike, their first tokens tell nothing: each example begins at another one.
         """
-        row_P = (rows.positions // rows.tokens.shape[1]).cpu().numpy()
-        first_P = np.searchsorted(row_P, row_P)  # of the position's row
-        length_P = rows.lengths.cpu().numpy()[row_P]
-        example_R = rows.places.cpu().numpy() // rows.options * (rows.options > 1)
-        share_P = (np.arange(len(row_P)) - first_P + example_R[row_P]) * self._in_row
+        owner_P = rows.owner.cpu().numpy()
+        length_P = rows.lengths.cpu().numpy()[owner_P]
+        example_S = rows.places.cpu().numpy() // rows.options * (rows.options > 1)
+        share_P = (rows.turn.cpu().numpy() + example_S[owner_P]) * self._in_row
         is_chosen = (share_P // length_P != (share_P - self._in_row) // length_P) | (length_P <= self._in_row)
         return torch.from_numpy(np.flatnonzero(is_chosen)).to(rows.tokens.device)
 
@@ -155,13 +155,13 @@ class _Looking:
         head, chosen = shared.scored_head, self._chosen(rows)
         if rows.options > 1:
             likelihood_P, _, excess_PH = scoring.likelihoods(head, hidden_AH, rows, dtype, self._gain_H)
-            scores_NC = scoring.candidate_scores(scoring.row_means(likelihood_P, rows), rows)
+            scores_NC = scoring.candidate_scores(scoring.candidate_means(likelihood_P, rows), rows)
             self._likely.append(scores_NC.softmax(dim=1).flatten()[rows.places].float().cpu())
             self._excess.append(excess_PH[chosen].float().cpu())
             return
         hidden_pH = hidden_AH[rows.positions[chosen]].to(dtype)
         likely_pV = head.logits(hidden_pH, None, slice(None)).softmax(dim=1)
-        weights = 1 / rows.lengths.clamp(max=self._in_row).to(dtype)[rows.positions[chosen] // rows.tokens.shape[1]]
+        weights = 1 / rows.lengths.clamp(max=self._in_row).to(dtype)[rows.owner[chosen]]
         stream_VH = head.of_stream(slice(None), self._gain_H)
         mean_pH = likely_pV @ stream_VH
         if self._is_told:  # the model will think of these words after some steps, and may hardly do so before

@@ -10,7 +10,7 @@ from sfnode.training.dense_estimate import dense_term, hear
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import perturbed
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData, batch_of, chunks_of
+from sfnode.training.task import Example, TaskData, chunks_of
 
 Tensors = Sequence[TensorSpec]
 Theory = tuple[float, float]
@@ -66,9 +66,9 @@ def suited_rate(
         nonlocal rows, done
         moved = zip(tensors, u, v, core, strict=False)
         terms = {tensor.name: dense_term(tensor, *at) for tensor, *at in moved if at[2].any()}  # a layer may be dead
-        batches = (batch_of(data, examples, 1, shared.device) for examples in chunks_of(part, EVALUATION_TOKENS))
+        batches = [shared.batch(data, examples) for examples in chunks_of(part, EVALUATION_TOKENS)]
         heard = [hear(shared, names, terms, batch, data.label_tokens, target_Hr) for batch in batches]
-        rows, done = rows + sum(example.rows for example in part), done + len(part)
+        rows, done = rows + sum(len(batch.tokens) for batch in batches), done + len(part)
         on_progress(done, planned)
         gradient = [
             sum(((each.d.T @ (each.inputs[place] @ side).to(each.d.dtype)) for each in heard), torch.zeros(()))

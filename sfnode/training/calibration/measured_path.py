@@ -18,7 +18,7 @@ from protocol.run import TensorSpec
 from sfnode.training.dense_estimate import contrasts, last_places
 from sfnode.training.model import places
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import RowBatch, TaskData, batch_of, chunks_of
+from sfnode.training.task import RowBatch, TaskData, chunks_of
 
 _TOKENS_AT_ONCE = 256  # whose activations are kept for the way back
 _LEAST = 1e-3  # of a derivative's largest singular value: a U that makes less arrive would be noise
@@ -39,7 +39,7 @@ def measured_sides(
     total: list[Tensor] = []
     done = 0
     for examples in chunks_of(data.examples, _TOKENS_AT_ONCE):
-        rows = batch_of(data, examples, 1, shared.device)
+        rows = shared.batch(data, examples)
         assert isinstance(rows, RowBatch), "candidates have no label words"
         try:
             found = _derivatives(shared, tensors, rows, data.label_tokens)

@@ -38,9 +38,9 @@ def body_of(model: PreTrainedModel) -> nn.Module:
     return cast(nn.Module, next(parts))
 
 
-def hidden_states(model: PreTrainedModel, tokens_NT: Tensor) -> Tensor:
-    """Pass token ids forward; return what the head reads, [N, T, H]."""
-    hidden_NTH: Tensor = body_of(model)(input_ids=tokens_NT, use_cache=False).last_hidden_state
+def hidden_states(model: PreTrainedModel, tokens_NT: Tensor, **further: Tensor) -> Tensor:
+    """Pass token ids forward, with ``further`` arguments of the model; return what the head reads, [N, T, H]."""
+    hidden_NTH: Tensor = body_of(model)(input_ids=tokens_NT, use_cache=False, **further).last_hidden_state
     return hidden_NTH
 
 

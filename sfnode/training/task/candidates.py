@@ -1,7 +1,10 @@
-"""Batch examples for one forward pass: prompts alone, or one row per candidate and the positions that predict it.
+"""Batch examples for one forward pass: prompts alone, or candidates after prompts and the positions that predict them.
 
 A pass carries groups of examples, each with a perturbation of its own (`perturbed`). The rows of a group stay next to
 each other, and filler rows give all groups the same number of rows.
+
+The candidates of an example share one row where the model takes in which tokens see which (`Sight`): its prompt then
+passes once. Elsewhere each candidate has a row of its own.
 """
 
 from collections.abc import Sequence
@@ -13,91 +16,127 @@ from torch import Tensor
 from sfnode.training.task.encoding import Example, RowBatch, TaskData, Tokens, row_batch
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Says what the tokens of rows see that hold several candidates: their prompt, and their own candidate so far.
+
+    Attributes:
+        places: int64[R, T], of each token in the text that it belongs to.
+        part: int64[R, T], 0 for tokens of the prompt, k for those of the k-th candidate, -1 for padding.
+    """
+
+    places: Tensor
+    part: Tensor
+
+    def mask(self, dtype: torch.dtype) -> Tensor:
+        """Return what is added to the scores of attention, [R, 1, T, T]: 0 where a token sees another one."""
+        width = self.part.shape[1]
+        is_before_TT = torch.ones(width, width, dtype=torch.bool, device=self.part.device).tril()
+        sees_RTT = is_before_TT & ((self.part[:, None, :] == 0) | (self.part[:, None, :] == self.part[:, :, None]))
+        hidden = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=self.part.device)
+        return torch.where(sees_RTT, hidden.new_zeros(()), hidden)[:, None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateBatch:
-    """Holds N examples in R rows of T tokens, padded on the right; at most C candidates per example.
+    """Holds N examples with S candidates in R rows of T tokens, padded on the right; at most C candidates per example.
 
-    A row is prompt and candidate without the last token, which is only predicted.
+    A row is a prompt and candidates without their last tokens, which are only predicted.
 
     Attributes:
         tokens: int64[R, T]. labels: int64[N].
-        positions: int64[P], ascending places in R x T that predict a candidate's token. targets: int64[P], the tokens.
-        lengths: int64[R], number of predicted tokens in a row; 1 for a filler row, which only completes its group.
-        rows, places: int64[S], the rows that are not fillers, and their places in N x C.
+        positions: int64[P], places in R x T that predict a candidate's token. targets: int64[P], the tokens.
+        owner: int64[P], the candidates that these belong to, ascending. turn: int64[P], which of their tokens it is.
+        lengths: int64[S], number of predicted tokens of a candidate. places: int64[S], of the candidates in N x C.
         options: C; 1 for completions.
+        sight: None where each row has one candidate.
     """
 
     tokens: Tensor
     labels: Tensor
     positions: Tensor
     targets: Tensor
+    owner: Tensor
+    turn: Tensor
     lengths: Tensor
-    rows: Tensor
     places: Tensor
     options: int
+    sight: Sight | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Holds a row: its tokens, index of the candidate's first token, and place in N x C (-1: a filler row)."""
+    """Holds a row: its prompt, some candidates, and their places in N x C. Without candidates it is a filler row."""
 
-    tokens: Tokens
-    first: int
-    place: int
+    prompt: Tokens
+    candidates: tuple[Tokens, ...] = ()
+    places: tuple[int, ...] = ()
 
     @property
-    def targets(self) -> Tokens:
-        return self.tokens[self.first :] if self.place >= 0 else ()
+    def tokens(self) -> list[int]:
+        return [*self.prompt, *(token for each in self.candidates for token in each[:-1])]
 
 
 def batch_of(
-    data: TaskData, examples: Sequence[Example], groups: int, device: torch.device
+    data: TaskData, examples: Sequence[Example], groups: int, device: torch.device, *, is_prompt_shared: bool = False
 ) -> RowBatch | CandidateBatch:
     """Batch ``examples``, which consist of ``groups`` groups of equal size, one after the other."""
     if data.label_tokens:
         return row_batch(examples, data.pad, device)
     options = max(len(example.candidates) for example in examples)
     share = len(examples) // groups
-    blocks = [_rows(examples[start : start + share], start, options) for start in range(0, len(examples), share)]
-    most = max(map(len, blocks))
-    filling = _Row(tokens=(data.pad, data.pad), first=1, place=-1)
-    rows = [row for block in blocks for row in (*block, *([filling] * (most - len(block))))]
-    return _packed(rows, [example.label for example in examples], options, data.pad, device)
-
-
-def _rows(examples: Sequence[Example], start: int, options: int) -> list[_Row]:
-    """Return one row per candidate; the first of ``examples`` has the number ``start``."""
-    return [
-        # nothing predicts a row's first token: without a prompt, the candidate's first token serves as the prompt
-        _Row(tokens=(*example.tokens, *candidate), first=max(1, len(example.tokens)), place=number * options + option)
-        for number, example in enumerate(examples, start=start)
-        for option, candidate in enumerate(example.candidates)
-    ]
+    rows: list[list[_Row]] = [[] for _ in range(groups)]
+    for number, example in enumerate(examples):
+        places = range(number * options, number * options + len(example.candidates))
+        if is_prompt_shared:
+            rows[number // share].append(_Row(example.tokens, example.candidates, tuple(places)))
+        else:
+            alone = zip(example.candidates, places, strict=True)
+            rows[number // share] += [_Row(example.tokens, (each,), (place,)) for each, place in alone]
+    most, filling = max(map(len, rows)), _Row(prompt=(data.pad,))
+    filled = [row for group in rows for row in (*group, *([filling] * (most - len(group))))]
+    return _packed(filled, [example.label for example in examples], options, data.pad, device)
 
 
 def _packed(
     rows: Sequence[_Row], labels: Sequence[int], options: int, pad: int, device: torch.device
 ) -> CandidateBatch:
-    width = max(len(row.tokens) for row in rows) - 1
-    positions = [
-        number * width + place - 1
-        for number, row in enumerate(rows)
-        for place in range(row.first, row.first + len(row.targets))
-    ]
-    counting = [(number, row.place) for number, row in enumerate(rows) if row.place >= 0]
-
     def tensor(values: object) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=device)
 
+    width = max(len(row.tokens) for row in rows)
+    predicted: list[tuple[int, int, int, int]] = []  # of each token that is predicted: position, target, owner, turn
+    lengths: list[int] = []
+    places, parts = [[*range(width)] for _ in rows], [[-1] * width for _ in rows]
+    for number, row in enumerate(rows):
+        before = len(row.prompt)  # tokens of the row before the candidate's
+        parts[number][:before] = [0] * before
+        for part, candidate in enumerate(row.candidates, start=1):
+            end = before + len(candidate) - 1
+            places[number][before:end] = range(len(row.prompt), len(row.prompt) + end - before)
+            parts[number][before:end] = [part] * (end - before)
+            # nothing predicts a text's first token: without a prompt, the candidate's first token serves as the prompt
+            first = 0 if row.prompt else 1
+            seen = [len(row.prompt) - 1, *range(before, end)]
+            predicted += [
+                (number * width + seen[turn], candidate[turn], len(lengths), turn - first)
+                for turn in range(first, len(candidate))
+            ]
+            lengths.append(len(candidate) - first)
+            before = end
+    positions, targets, owner, turn = (tensor(each) for each in zip(*predicted, strict=True))
+    is_shared = any(len(row.candidates) > 1 for row in rows)
     return CandidateBatch(
-        tokens=tensor([[*row.tokens[:-1], *([pad] * (width + 1 - len(row.tokens)))] for row in rows]),
+        tokens=tensor([[*row.tokens, *([pad] * (width - len(row.tokens)))] for row in rows]),
         labels=tensor(labels),
-        positions=tensor(positions),
-        targets=tensor([token for row in rows for token in row.targets]),
-        lengths=tensor([len(row.targets) or 1 for row in rows]),
-        rows=tensor([number for number, _ in counting]),
-        places=tensor([place for _, place in counting]),
+        positions=positions,
+        targets=targets,
+        owner=owner,
+        turn=turn,
+        lengths=tensor(lengths),
+        places=tensor([place for row in rows for place in row.places]),
         options=options,
+        sight=Sight(places=tensor(places), part=tensor(parts)) if is_shared else None,
     )
 
 

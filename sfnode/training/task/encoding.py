@@ -2,7 +2,7 @@
 
 A row has a prompt and texts that may follow it: the run's label words, the row's own choices, or one completion
 (`protocol.run.task.TaskKind`). If one token sets the label words apart, the normaliser over the vocabulary cancels when
-they are compared, so a row is its prompt alone. Otherwise every text that may follow makes its own row (`candidates`).
+they are compared, so a row is its prompt alone. Otherwise `candidates` adds the texts that may follow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,13 +46,18 @@ class Example:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows that the example takes in a forward pass."""
+        """Return the number of rows that the example takes in a forward pass at most (`candidates`)."""
         return len(self.candidates) or 1
 
     @property
     def width(self) -> int:
         """Return the number of tokens of the longest of these rows."""
         return len(self.tokens) + max((len(each) - 1 for each in self.candidates), default=0)
+
+    @property
+    def shared_width(self) -> int:
+        """Return the number of tokens of a row with all candidates."""
+        return len(self.tokens) + sum(len(each) - 1 for each in self.candidates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Score hidden states for a task: logits, likelihoods, losses, predictions, and what the run minimises of them.
 
 The output head, softmax and losses use the loss dtype (fp32; fp64 for an fp64 model), only at the positions that count.
-Shapes: N examples, L label words, R rows, T tokens, P positions that count, A hidden states of any kind, C candidates,
-H width of the hidden state, G groups of contiguous rows, V vocabulary, r rank.
+Shapes: N examples, L label words, R rows, T tokens, S candidates of all examples, of which one has at most C,
+P positions that count, A hidden states of any kind, H width of the hidden state, G groups of contiguous rows,
+V vocabulary, r rank.
 """
 
 from collections.abc import Iterator
@@ -106,18 +107,17 @@ def _widened(weight: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor
 def score_candidates(hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
     """Score candidates of any length."""
     likelihood_P, likeliest_P, _ = likelihoods(head, hidden_RTH.flatten(0, 1), rows, dtype)
-    mean_R = row_means(likelihood_P, rows)
+    mean_S = candidate_means(likelihood_P, rows)
     if rows.options == 1:
-        is_likeliest_P = (likelihood_P >= likeliest_P).to(dtype)
-        right_N = row_means(is_likeliest_P, rows)[rows.rows]
-        return Scores(loss=-mean_R[rows.rows], prediction=torch.zeros_like(rows.labels), right=right_N)
-    return score_words(candidate_scores(mean_R, rows), rows.labels)
+        right_N = candidate_means((likelihood_P >= likeliest_P).to(dtype), rows)
+        return Scores(loss=-mean_S, prediction=torch.zeros_like(rows.labels), right=right_N)
+    return score_words(candidate_scores(mean_S, rows), rows.labels)
 
 
-def candidate_scores(mean_R: Tensor, rows: CandidateBatch) -> Tensor:
-    """Return the scores of each example's candidates, [N, C], from the mean log-likelihood of each row."""
-    scores = mean_R.new_full((len(rows.labels) * rows.options,), -torch.inf)  # -inf: the example has fewer candidates
-    return scores.index_put((rows.places,), mean_R[rows.rows]).view(-1, rows.options)
+def candidate_scores(mean_S: Tensor, rows: CandidateBatch) -> Tensor:
+    """Return the scores of each example's candidates, [N, C], from the mean log-likelihood of each."""
+    scores = mean_S.new_full((len(rows.labels) * rows.options,), -torch.inf)  # -inf: the example has fewer candidates
+    return scores.index_put((rows.places,), mean_S).view(-1, rows.options)
 
 
 def candidate_residuals(
@@ -128,16 +128,16 @@ def candidate_residuals(
     It is what a move of the hidden state along the columns of the side would do to the loss, to first order.
     """
     likelihood_P, _, lacking_Pr = likelihoods(head, hidden_RTH.flatten(0, 1), rows, side_Hr.dtype, side_Hr)
-    mean_R = row_means(likelihood_P, rows)
-    share_R = torch.ones_like(mean_R)  # by how much the loss falls when a row's mean log-likelihood rises
+    mean_S = candidate_means(likelihood_P, rows)
+    share_S = torch.ones_like(mean_S)  # by how much the loss falls when a candidate's mean log-likelihood rises
     if rows.options == 1:
-        loss_N = -mean_R[rows.rows]
+        loss_N = -mean_S
     else:
-        scores_NC = candidate_scores(mean_R, rows)
+        scores_NC = candidate_scores(mean_S, rows)
         loss_N = nn.functional.cross_entropy(scores_NC, rows.labels, reduction="none")
         wanted_NC = nn.functional.one_hot(rows.labels, rows.options).to(scores_NC) - scores_NC.softmax(dim=1)
-        share_R = torch.zeros_like(mean_R).index_put((rows.rows,), wanted_NC.flatten()[rows.places])
-    return lacking_Pr * (share_R / rows.lengths)[rows.positions // rows.tokens.shape[1]][:, None], loss_N
+        share_S = wanted_NC.flatten()[rows.places]
+    return lacking_Pr * (share_S / rows.lengths)[rows.owner][:, None], loss_N
 
 
 def score_words(scores_NC: Tensor, labels_N: Tensor) -> Scores:
@@ -182,11 +182,11 @@ def likelihoods(
     return target_P - total_P, torch.stack(largest).amax(dim=0) - total_P, lacking_Pr
 
 
-def row_means(value_P: Tensor, rows: CandidateBatch) -> Tensor:
-    """Return the mean over the predicted tokens of each row, [R]; a sum per row keeps the order the same everywhere."""
-    value_A = value_P.new_zeros(rows.tokens.numel()).index_put((rows.positions,), value_P)
-    mean_R: Tensor = value_A.view(rows.tokens.shape).sum(dim=1) / rows.lengths
-    return mean_R
+def candidate_means(value_P: Tensor, rows: CandidateBatch) -> Tensor:
+    """Return the mean over the predicted tokens of each candidate, [S], summed in the same order everywhere."""
+    value_SK = value_P.new_zeros(len(rows.lengths), int(rows.lengths.max())).index_put((rows.owner, rows.turn), value_P)
+    mean_S: Tensor = value_SK.sum(dim=1) / rows.lengths
+    return mean_S
 
 
 def group_objectives(objective: Objective, scores: Scores, labels_N: Tensor, groups: int) -> Tensor:
