@@ -206,8 +206,25 @@ BASES = (
     Mutant(
         name="completions-not-of-equal-weight",
         breaks="a long candidate moves the model more than a short one",
-        edits=(Edit("sfnode.training.task.scoring", "candidate_residuals", "share_R / rows.lengths", "share_R / 1.0"),),
+        edits=(Edit("sfnode.training.task.scoring", "candidate_residuals", "share_S / rows.lengths", "share_S / 1.0"),),
         detector=Tests((f"{_DENSE_ESTIMATE}{_EQUAL_GRADIENT}",)),
+    ),
+    Mutant(
+        name="candidates-see-one-another",
+        breaks="a candidate in one row with others is scored as if it followed them",
+        edits=(
+            Edit(
+                "sfnode.training.task.candidates",
+                "mask",
+                "is_before_TT & ((self.part[:, None, :] == 0) | (self.part[:, None, :] == self.part[:, :, None]))",
+                "is_before_TT & (self.part[:, None, :] >= -1)",
+            ),
+        ),
+        detector=Tests(
+            (
+                "tests/training/test_candidates.py::test_shared_prompts__rows__are_one_for_each_example_and_give_the_same_losses",
+            )
+        ),
     ),
     Mutant(
         name="transposed-layers-fold-as-others",
