@@ -215,7 +215,7 @@ BASES = (
         edits=(
             Edit(
                 "sfnode.training.task.candidates",
-                "mask",
+                "Sight.mask",
                 "is_before_TT & ((self.part[:, None, :] == 0) | (self.part[:, None, :] == self.part[:, :, None]))",
                 "is_before_TT & (self.part[:, None, :] >= -1)",
             ),
