@@ -6,7 +6,7 @@ that more authors have claimed than may use it admits nobody.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol import limits
@@ -53,6 +53,7 @@ class Roster:
         self._claimed: Counter[Author] = Counter()  # tokens of each author that are not void
         self._void: set[Author] = set()  # authors with a claim on a token that is void
         self._excluded: dict[Author, int] | None = {}  # the result of `excluded`, which every tick reads; None: stale
+        self._removals: list[tuple[int, str]] | None = []  # the result of `removals`, likewise
         self._ordered: list[bytes] | None = []  # keys, ascending; None after a change
         self._digest: bytes | None = NO_STATEMENTS
 
@@ -87,7 +88,7 @@ class Roster:
                 self._void |= {each.author for each in (*held, statement)}
         elif statement.kind is StatementKind.EXCLUDE:
             self._excluded = None
-        self._digest = None
+        self._digest = self._removals = None
         if not held:
             self._ordered = None
 
@@ -154,6 +155,18 @@ class Roster:
             listed = [self._held[key][0] for key in self._keys() if key[0] == StatementKind.EXCLUDE]
             self._excluded = {statement.author: statement.from_step for statement in listed}
         return self._excluded
+
+    def removals(self) -> Sequence[tuple[int, str]]:
+        """Return the first step that does not count of each author who has lost some, ascending.
+
+        With each stands a digest of all up to it: of equal ones, the same authors have left the steps before.
+        """
+        if self._removals is None:
+            self._removals, digest, authors = [], b"", self._void.union(filter(self.is_admitted, self.excluded()))
+            for first, author in sorted((self.counts_until(each), each) for each in authors):
+                digest = inner_digest("removals", digest, hashing.u32(first), author)
+                self._removals.append((first, digest.hex()))  # for this node's own files: no domain of SPEC
+        return self._removals
 
     def statistics(self, author: Author, claim: Statement | None) -> RosterStatistics:
         """Return what the roster says of ``author``; ``claim``: the author's claim of an invitation, held or not."""

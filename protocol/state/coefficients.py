@@ -65,6 +65,7 @@ class Coefficients:
 
     Attributes:
         revision: grows with each change.
+        removals: what of `Roster.removals` is known to have left the sum; its owner notes it.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -78,6 +79,7 @@ class Coefficients:
         self._unhashed: set[int] = set()  # the epochs changed since they were hashed
         self._digest: Digest | None = None  # of the whole state; None after a change
         self.revision = 0
+        self.removals: Sequence[tuple[int, str]] = ()
 
     def add(self, updates: Iterable[Envelope]) -> None:
         """Add updates in any order. Cost: a few microseconds each, for a model of any size."""

@@ -193,6 +193,8 @@ class Replica:
         if self._overlay:
             return self._overlay.coefficients()
         self.sum_some(self._waiting.per_tick)
+        if not self.unsummed:
+            self._coefficients.removals = self.ledger.roster.removals()
         return self._coefficients
 
     @property

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from protocol.crypto import Signer, hashing
 from protocol.errors import OperatorError
-from protocol.ledger import Envelope
+from protocol.ledger import Envelope, Roster
 from protocol.run import Manifest, SignedManifest
 from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases
@@ -23,10 +23,14 @@ from sfnode.worker_protocol import Estimated, Evaluated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState:
-    """Holds the sum of a ledger's updates; ``steps``: of the run that it covers, up to the last one with an update."""
+    """Holds the sum of a ledger's updates; ``steps``: of the run that it covers, up to the last one with an update.
+
+    ``roster``: by which they count.
+    """
 
     coefficients: Coefficients
     steps: int
+    roster: Roster = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +74,13 @@ class LocalRun:
         """
         with self._replayed(at_step) as (replica, made, last):
             coefficients = replica.coefficients() if last is None else replica.coefficients_at(last)
-            return StoredState(coefficients=coefficients, steps=made if last is None else min(last, made))
+            steps = made if last is None else min(last, made)
+            return StoredState(coefficients=coefficients, steps=steps, roster=replica.ledger.roster)
 
     @contextmanager
     def _replayed(self, at_step: AtStep | None) -> Iterator[tuple[Replica, int, int | None]]:
         """Replay the ledger; yield it, its number of steps, and that of ``at_step``. OperatorError: no such step."""
-        last = self._stored.evaluations.step_at(at_step)
+        last = None if at_step == evaluations.BEST_STEP else at_step
         if last is not None and (isinstance(last, bool) or not hasattr(last, "__index__")):
             raise OperatorError(f"step {last!r}: give a whole number, or {evaluations.BEST_STEP!r}")
         if last is not None and last < 0:
@@ -83,9 +88,9 @@ class LocalRun:
         with self._stored.replayed(self.manifest) as replica:
             local_steps = self.manifest.method.local_steps  # of a round, which its first step names
             made = max(replica.ledger.authors().values(), default=-local_steps) + local_steps
-            if last is not None and at_step != evaluations.BEST_STEP and last > made:
+            if last is not None and last > made:
                 raise OperatorError(f"{self._stored.path} has updates of {made:,} steps, and not yet of {last:,}")
-            yield replica, made, last
+            yield replica, made, self._stored.evaluations.step_at(at_step, replica.ledger.roster)
 
     @property
     def _stored(self) -> DataDirectory:

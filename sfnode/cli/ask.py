@@ -50,14 +50,14 @@ def ask(
     from sfnode.training.model_questions import ask_model
 
     run = open_run(data_dir.path)
-    coefficients, manifest = run.state(at_step).coefficients, run.manifest
+    state, manifest = run.state(at_step), run.manifest
     folder = found_model(model_of(manifest, data_dir, model, revision), manifest.model.revision).path
-    found = ask_model(folder, run.bases(), coefficients, questions, loading.compute_dtype(dtype), tokens)
+    found = ask_model(folder, run.bases(), state.coefficients, questions, loading.compute_dtype(dtype), tokens)
     words, lines = [word.strip() for word in manifest.task.label_words], list[str]()
     for each in found:
         before, after = printable(_shown(each.before, words)), printable(_shown(each.after, words))
         lines += [printable(each.question), f"  {evaluations.ALONE:<15}  {before}", f"  {evaluations.NOW:<15}  {after}"]
-    gain = data_dir.gain.read()
+    gain = data_dir.gain.standing(state.roster)
     lines.append(f"gain: {evaluations.HOW_TO_MEASURE if gain is None else gain.in_words()}")
     options.print_result([asdict(each) for each in found], "\n".join(lines))
 

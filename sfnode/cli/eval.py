@@ -122,7 +122,9 @@ def evaluate(
         _show({"own": named["own"]}, quality, labels)
     if compare:
         steps = {name: state.steps if name != "before" else 0 for name in named}
-        _keep(data_dir, {name: evaluated_step(found, steps[name], quality) for name, found in named.items()}, is_public)
+        removed = {"after": evaluations.removed_before(state.roster.removals(), state.steps)}
+        kept = {name: evaluated_step(named[name], steps[name], quality, removed.get(name, "")) for name in named}
+        _keep(data_dir, kept, is_public)
     if is_json():
         fields = {name: _as_json(found, quality) for name, found in named.items()}
         click.echo(json.dumps({**fields, "step": state.steps, "state_digest": state.coefficients.digest().hex()}))

@@ -12,7 +12,7 @@ from sfnode.cli.remembered_options import model_of
 from sfnode.extras import check_can_train
 from sfnode.run import found_model
 from sfnode.status import learning
-from sfnode.storage import AtStep, DataDirectory
+from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS
 
 
@@ -58,10 +58,12 @@ def export(
     from sfnode.training.model import loading
 
     check_free(out, force, (data_dir.path,))
-    if at_step is None and (said := learning.better_before_in_words(data_dir.evaluations.read())):
-        click.echo(f"Warning: {said}", err=True)
     run = open_run(data_dir.path)
-    coefficients, bases = run.state(at_step).coefficients, run.bases()
+    state = run.state(at_step)
+    measured = evaluations.standing(data_dir.evaluations.read(), state.roster)
+    if at_step is None and (said := learning.better_before_in_words(measured)):
+        click.echo(f"Warning: {said}", err=True)
+    coefficients, bases = state.coefficients, run.bases()
     base = found_model(model_of(run.manifest, data_dir, model, revision), run.manifest.model.revision).path
     if is_adapter:
         export_adapter(bases, coefficients, base, out, force, is_gguf=form == "gguf")

@@ -58,7 +58,8 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None) -> N
         statements = [StatementCodec(manifest).decode_untrusted(data) for data in stored.statements()]
         replica = stored.replica(manifest)
         parts, names = _parts(replica), author_names.stored_names(held, stored, replica.ledger.roster)
-    gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
+    roster = replica.ledger.roster
+    gain = held.gain.standing(roster) or evaluations.gain_of(evaluations.standing(held.evaluations.read(), roster))
     if is_json():
         rows = [(each.kind.name.lower(), each.author.hex(), each.from_step) for each in statements]
         document: dict[str, object] = {

@@ -124,12 +124,14 @@ class Page:
         return round(self._quality.value(loss), 5)
 
     def _measured(self) -> tuple[list[EvaluatedStep], Gain | None]:
-        """Return the evaluations and the gain, as far as their files can be read."""
-        found, gain = list[EvaluatedStep](), None
+        """Return the evaluations and the gain that stand, as far as their files can be read; none without a ledger."""
+        found, gain, ledger = list[EvaluatedStep](), None, self._ledger()
+        if ledger is None:
+            return found, gain
         with suppress(OperatorError):
-            found = self._data_dir.evaluations.read()
+            found = evaluations.standing(self._data_dir.evaluations.read(), ledger.roster)
         with suppress(OperatorError):
-            gain = self._data_dir.gain.read() or evaluations.gain_of(found)
+            gain = self._data_dir.gain.standing(ledger.roster) or evaluations.gain_of(found)
         return found, gain
 
     def _gain(self, gain: Gain | None) -> Sections:

@@ -1,11 +1,13 @@
 """A node's results on held-out data, in files next to the ledger: step by step, and what the run has given."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from protocol.errors import OperatorError
+from protocol.ledger import Roster
 from protocol.schema import Malformed, from_json_untrusted, to_plain
 from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.storage.disk import read_bytes, write_json
@@ -29,6 +31,7 @@ class EvaluatedStep:
         loss: mean over the rows, in nats; where the run learns from rewards, one minus the mean reward.
         reward: mean over the rows; None where the run does not learn from rewards.
         answers: to the first rows; kept for few steps. spread: how unlike all answers are; None where there are none.
+        removed: digest of whose updates had been taken out of the steps before (`Roster.removals`); empty: nobody's.
     """
 
     step: int
@@ -38,6 +41,7 @@ class EvaluatedStep:
     reward: float | None = None
     answers: tuple[SampleAnswer, ...] = ()
     spread: AnswerSpread | None = None
+    removed: str = ""
 
     @property
     def figure(self) -> str:
@@ -47,7 +51,7 @@ class EvaluatedStep:
     def without_answers(self) -> "EvaluatedStep":
         """Return the figures alone: answers show parts of rows that may be private."""
         spread = None if self.spread is None else replace(self.spread, commonest="")
-        return replace(self, answers=(), spread=spread)
+        return replace(self, answers=(), spread=spread, removed="")
 
     def in_words(self) -> str:
         """Return the accuracy or, of rewards, their mean and the share of whole ones."""
@@ -99,6 +103,11 @@ class GainFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def standing(self, roster: Roster) -> Gain | None:
+        """Return the gain, if it is of the model that the run still has at its step. OperatorError as for `read`."""
+        gain = self.read()
+        return gain if gain and standing([gain.after], roster) else None
+
     def read(self) -> Gain | None:
         """Return the gain; None if there is no file. OperatorError: the file cannot be read."""
         if not self._path.exists():
@@ -135,17 +144,33 @@ class EvaluationsFile:
         """Replace the file. OperatorError if it cannot be written."""
         write_json(self._path, [asdict(each) for each in evaluations])
 
-    def step_at(self, at_step: AtStep | None) -> int | None:
-        """Return the number of a step, also for `BEST_STEP`. OperatorError: nothing was measured on held-out data."""
+    def step_at(self, at_step: AtStep | None, roster: Roster) -> int | None:
+        """Return the number of a step, also for `BEST_STEP`. OperatorError: nothing was measured that still stands."""
         if at_step != BEST_STEP:
             return at_step
-        best = best_of(self.read())
-        if best is None:
+        found = self.read()
+        still = standing(found, roster)
+        best = best_of(still)
+        # The model alone always stands: it is no best step where all that was trained is stale
+        if best is None or (len(still) < len(found) and not still[-1].step):
+            why = "measured nothing on held-out data" + ", of the model as it is since an exclusion" * bool(found)
             raise OperatorError(
-                f"{self._path.parent}: no best step is known, because this node measured nothing on held-out data. "
-                "Give the number of a step; or start nodes with --eval-data and --eval-every"
+                f"{self._path.parent}: no best step is known, because this node {why}. Give the number of a step; or "
+                "start nodes with --eval-data and --eval-every"
             )
         return best.step
+
+
+def removed_before(removals: Sequence[tuple[int, str]], step: int) -> str:
+    """Return the digest of those of a roster's removals that reach below ``step``; empty where none does."""
+    place = bisect_left(removals, (step, ""))
+    return removals[place - 1][1] if place else ""
+
+
+def standing(found: Sequence[EvaluatedStep], roster: Roster) -> list[EvaluatedStep]:
+    """Return the evaluations of models that the run still has: since then, nobody's updates have left their steps."""
+    removals = roster.removals()
+    return [each for each in found if each.removed == removed_before(removals, each.step)]
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:

@@ -20,7 +20,7 @@ from sfnode.worker.worker_client import WorkerSession, coefficients_of, open_ses
 from sfnode.worker_protocol import TrainingConfig, messages
 
 
-def evaluated_step(found: messages.Evaluated, step: int, quality: Quality) -> EvaluatedStep:
+def evaluated_step(found: messages.Evaluated, step: int, quality: Quality, removed: str = "") -> EvaluatedStep:
     """Return what a node keeps of an evaluation of the model after all steps before ``step``."""
     return EvaluatedStep(
         step=step,
@@ -30,6 +30,7 @@ def evaluated_step(found: messages.Evaluated, step: int, quality: Quality) -> Ev
         reward=quality.reward(found.loss),
         answers=found.answers,
         spread=found.spread,
+        removed=removed,
     )
 
 

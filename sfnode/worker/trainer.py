@@ -22,7 +22,7 @@ from protocol.run import DATA_PRIVATE, SignedManifest
 from protocol.state import Coefficients
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter, counted
-from sfnode.storage import EvaluatedStep
+from sfnode.storage import EvaluatedStep, evaluations
 from sfnode.worker.held_out_measuring import evaluated_step
 from sfnode.worker.noise_budget import NoiseBudget, PrivacyStatistics
 from sfnode.worker.supervisor import supervise
@@ -219,6 +219,7 @@ class Trainer:
         try:
             if job.step > 0:  # others may have gone ahead: their updates are no part of step 0
                 await self._set_coefficients(session)
+            removals = self._shown.removals if self._shown else ()
             result = await session.request(messages.EvaluateRequest(), messages.Evaluated, report)
         except NumericError as error:
             text = f"evaluation at step {job.step} skipped: {error}"
@@ -227,11 +228,11 @@ class Trainer:
         finally:
             self._reporter.begin("", "")
         self._statistics = replace(self._statistics, accuracy=result.accuracy)
-        found = evaluated_step(result, job.step, self._quality)
+        found = evaluated_step(result, job.step, self._quality, evaluations.removed_before(removals, job.step))
         self.evaluations.append(found)
         share, figure = self._quality.share(found.accuracy), self._quality.figure(found.loss, 3)
         shown = asdict(found.without_answers())  # the log goes further than the rows may
-        fields = {name: value for name, value in shown.items() if name != "answers" and value is not None}
+        fields = {name: value for name, value in shown.items() if value not in (None, (), "")}
         text = f"step {job.step}: {share}, {self._quality.name} {figure} on {counted(found.rows, 'row')}"
         self._reporter.event("evaluated", text, **fields)
 

@@ -14,7 +14,7 @@ from sfnode.page.node_page import AUTHORS_MAX, LogTail, Page
 from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep, EvaluationsFile, Gain
-from tests.support.ledgers import ledger_of, seal, signer
+from tests.support.ledgers import exclude, ledger_of, seal, signer
 from tests.support.made_pages import MadeNode
 
 TWO = (("bad", 0.0), ("good", 1.0))
@@ -59,6 +59,19 @@ def test_page__gain__is_what_was_measured_last_or_else_since_the_first_evaluatio
         "note": "Measured at step 24 on 9 held-out rows.",
     }
     assert shown["run"]["learns"] == "to answer no or yes to: {sentence} It was"
+
+
+def test_page__author_is_excluded__shows_what_was_measured_before_their_first_step_that_counts_no_more(
+    made: MadeNode,
+) -> None:
+    assert made.ledger is not None
+    made.ledger.add_statement(exclude(made.manifest, 2, 20))
+    shown = sections(made.page())
+    assert [step for step, *_ in shown["evaluations"]["points"]] == [0, 10, 20]
+    assert shown["evaluations"]["best_step"] == 20
+    assert shown["gain"]["figures"] == [["the model alone", "50.0 %"], ["the run now", "52.0 %"]]
+    made.ledger = None  # it is being read, so nobody knows yet what counts
+    assert sections(made.page())["evaluations"]["points"] == []
 
 
 @pytest.mark.parametrize("is_public", [False, True])

@@ -10,7 +10,7 @@ from protocol.crypto import hashing
 from protocol.crypto.hashing import Digest, hash_pieces
 from protocol.state import replica as summing
 from protocol.state.replica import Replica
-from tests.support.ledgers import seal
+from tests.support.ledgers import exclude, seal
 from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest(steps=160, epoch_steps=8)
@@ -40,6 +40,18 @@ def test_replica__voids_in_many_epochs__changes_two_of_them_a_tick(voided: Repli
         before = after
     assert voided.is_summed and voided.unsummed == 2
     assert voided.state_digest() == voided.replayed_digest()
+
+
+def test_replica__excluded_author_not_yet_subtracted__is_not_said_to_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a node measures in that moment is of neither model: by this mark it counts for none."""
+    monkeypatch.setattr(summing, "_COEFFICIENTS_PER_TICK", 1)
+    replica = Replica(MANIFEST)
+    for step in range(0, 160, 8):
+        replica.add(seal(MANIFEST, 1, step))
+    replica.state_digest()
+    replica.add_statement(exclude(MANIFEST, 1, 3))
+    marks = [list(replica.shown().removals) for _ in range(EPOCHS // 2)]
+    assert marks == [[]] * (EPOCHS // 2 - 1) + [replica.ledger.roster.removals()] != [[]] * (EPOCHS // 2)
 
 
 def test_replica__epochs_at_rest__are_hashed_before_the_digest_is_asked_for(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from protocol.ledger.roster import Roster
 from protocol.run.task import TaskKind
 from sfnode.cli.status import _rows
 from sfnode.metrics import exposition
@@ -29,6 +30,7 @@ from tests.support.manifests import small_manifest
 from tests.support.reward_runs import rewarded
 from tests.support.statuses import DETAIL, STATUS, changed
 
+ROSTER = Roster(small_manifest())
 LABELS, REWARDS = Quality(is_reward=False), Quality(is_reward=True)
 
 
@@ -147,7 +149,7 @@ def test_gain__rewards__are_named_with_the_share() -> None:
 
 def test_learning_curve__rewards__keeps_the_answers_of_both_ends_and_warns_in_words(tmp_path: Path) -> None:
     said = io.StringIO()
-    curve = LearningCurve(DataDirectory(tmp_path), Reporter(stream=said), REWARDS)
+    curve = LearningCurve(DataDirectory(tmp_path), Reporter(stream=said), ROSTER, REWARDS)
     answer = SampleAnswer(prompt="p", text="t", reward=1.0)
     for each in evaluated(0.1, 0.6, 0.3, 0.3, 0.3):
         curve.take([replace(each, answers=(answer,))])
@@ -195,7 +197,7 @@ def test_one_answer__to_nearly_all_prompts_and_often_wrong__is_said(
 
 def test_one_answer__it_spreads__is_in_the_log_once_and_in_the_status(tmp_path: Path) -> None:
     said = io.StringIO()
-    curve, found = LearningCurve(DataDirectory(tmp_path), Reporter(stream=said), REWARDS), spread_over
+    curve, found = LearningCurve(DataDirectory(tmp_path), Reporter(stream=said), ROSTER, REWARDS), spread_over
     steps = found((0.01, 0.1), (0.64, 0.7), (0.55, 1.0), (0.55, 1.0))
     for each in steps:
         curve.take([each])

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from protocol.errors import OperatorError
+from protocol.ledger import Roster
 from sfnode.quality_figures import Quality
-from sfnode.reporter import Reporter
+from sfnode.reporter import Reporter, counted
 from sfnode.status import CurveStatistics, LossPoint, learning, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
 
@@ -46,16 +47,19 @@ class LossSeries:
 class LearningCurve:
     """Holds the evaluations of one node, including those of its earlier lives, and the losses of this life.
 
-    Of many evaluations it keeps the first, the best, the newest and some between, evenly over the steps.
+    Of many evaluations it keeps the first, the best, the newest and some between, evenly over the steps. Those of
+    models that the run has no longer, because authors were excluded since, stay in the file alone.
 
     Args:
         data_dir: the node's.
         reporter: receives a warning if the run gets worse, once for each best step; and if a file cannot be used.
+        roster: says whose updates have been taken out.
         quality: how the run's figures are called.
     """
 
-    def __init__(self, data_dir: DataDirectory, reporter: Reporter, quality: Quality = _USUAL) -> None:
-        self._data_dir, self._reporter, self._quality = data_dir, reporter, quality
+    def __init__(self, data_dir: DataDirectory, reporter: Reporter, roster: Roster, quality: Quality = _USUAL) -> None:
+        self._data_dir, self._reporter, self._roster, self._quality = data_dir, reporter, roster, quality
+        self._stale = 0
         self._warned_of: EvaluatedStep | None = None
         self._is_one_answer = False
         self.evaluations: list[EvaluatedStep] = []
@@ -65,10 +69,14 @@ class LearningCurve:
 
     def statistics(self) -> CurveStatistics:
         """Return the curves, short enough for a status."""
-        best = evaluations.best_of(self.evaluations)
-        gain = self._measured_gain() or evaluations.gain_of(self.evaluations)
+        standing = evaluations.standing(self.evaluations, self._roster)
+        if (stale := len(self.evaluations) - len(standing)) > self._stale:
+            text = f"the model is another one since an exclusion: {counted(stale, 'result')} on held-out data "
+            self._reporter.event("evaluations_stale", f"{text}no longer count", evaluations=stale)
+        self._stale, best = stale, evaluations.best_of(standing)
+        gain = self._measured_gain() or evaluations.gain_of(standing)
         return CurveStatistics(
-            evaluations=tuple(each.without_answers() for each in thinned(self.evaluations, _EVALUATIONS_MAX)),
+            evaluations=tuple(each.without_answers() for each in thinned(standing, _EVALUATIONS_MAX)),
             best=best and best.without_answers(),
             gain=gain and gain.without_answers(),
             losses=tuple(replace(each, reward=self._quality.reward(each.loss)) for each in self.losses.points),
@@ -77,7 +85,7 @@ class LearningCurve:
     def _measured_gain(self) -> Gain | None:
         """Return what `sfnode eval --compare` has left in the directory; report a damaged file once."""
         try:
-            return self._data_dir.gain.read()
+            return self._data_dir.gain.standing(self._roster)
         except OperatorError as error:
             self._reporter.event_once(logging.WARNING, "gain_file", str(error))
             return None
@@ -87,7 +95,8 @@ class LearningCurve:
         while fresh:
             evaluation = fresh.pop(0)
             others = [each for each in self.evaluations if each.step != evaluation.step]
-            by_step = _spread(sorted([*others, evaluation], key=lambda each: each.step))
+            by_step = sorted([*others, evaluation], key=lambda each: each.step)
+            by_step = _spread(by_step, evaluations.best_of(evaluations.standing(by_step, self._roster)))
             # Answers are kept of the first and the last alone: the file is written at each evaluation
             self.evaluations = [by_step[0], *(replace(each, answers=()) for each in by_step[1:-1]), *by_step[1:][-1:]]
             with self._reported():
@@ -95,12 +104,12 @@ class LearningCurve:
             self._warn(evaluation)
 
     def _warn(self, evaluation: EvaluatedStep) -> None:
-        best, quality = evaluations.best_of(self.evaluations), self._quality
-        said = learning.one_answer_in_words(self.evaluations)
+        standing = evaluations.standing(self.evaluations, self._roster)
+        best, quality, said = evaluations.best_of(standing), self._quality, learning.one_answer_in_words(standing)
         if said and not self._is_one_answer:
             self._reporter.event_at(logging.WARNING, "one_answer", said, step=evaluation.step)
         self._is_one_answer = bool(said)
-        if best is not None and best != self._warned_of and learning.has_become_worse(self.evaluations):
+        if best is not None and best != self._warned_of and learning.has_become_worse(standing):
             self._warned_of = best
             text = (
                 f"the {quality.name} on held-out data has {'fallen' if quality.is_reward else 'risen'} from "
@@ -120,7 +129,7 @@ class LearningCurve:
             self._reporter.event_at(logging.WARNING, "evaluations_file", str(error), reason=str(error))
 
 
-def _spread(by_step: list[EvaluatedStep]) -> list[EvaluatedStep]:
+def _spread(by_step: list[EvaluatedStep], best: EvaluatedStep | None) -> list[EvaluatedStep]:
     """Return at most `_HELD_MAX` of them: too many leave the first of each of half as many equal parts, or fewer."""
     if len(by_step) <= _HELD_MAX:
         return by_step
@@ -128,5 +137,4 @@ def _spread(by_step: list[EvaluatedStep]) -> list[EvaluatedStep]:
     width = 1 << (by_step[-1].step // (_HELD_MAX // 2)).bit_length()
     of_parts = {each.step // width: each for each in reversed(by_step)}
     kept = {*(each.step for each in of_parts.values()), *(each.step for each in by_step[-_NEWEST:])}
-    best = evaluations.best_of(by_step)
     return [each for each in by_step if each.step in kept or each is best]

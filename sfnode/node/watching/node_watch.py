@@ -120,7 +120,8 @@ class NodeWatch:
             return self._names().label(policy.author_of_peer(peer).hex())
 
         self._news = NetworkNews(life.reporter, label, life.config.network.agent)
-        curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
+        quality, roster = Quality.of(life.manifest.task), life.node.replica.ledger.roster
+        curve = LearningCurve(life.config.data_dir, life.reporter, roster, quality)
         self._details = StatusDetails(curve, self._news, life.manifest.method.local_steps)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
