@@ -9,6 +9,7 @@ from tests.mutants.patch import Edit
 _BUCKETS = "protocol.ledger.digest_buckets"
 _LEDGER_TESTS = "tests/protocol/test_record_store.py::"
 _UNSUMMED_TESTS = "tests/protocol/test_unsummed.py::"
+_EVALUATION_TESTS = "tests/storage/test_evaluations.py::test_read_state__best_step_was_measured_with_an_author_"
 _NODE_TESTS = "tests/protocol/test_rare_paths.py::"
 _TRAINER_TESTS = "tests/worker/test_trainer.py::"
 _LOST_BEFORE = "test_trainer__worker_lost_before_it_measures__loses_the_step_and_comes_back"
@@ -51,6 +52,20 @@ VOIDS = (
         breaks="the next head hashes every epoch that has changed since the last one",
         edits=(Edit("protocol.state.replica", "Replica.sum_some", "self._coefficients.hash_resting()", "pass"),),
         detector=Tests((_UNSUMMED_TESTS + "test_replica__epochs_at_rest__are_hashed_before_the_digest_is_asked_for",)),
+    ),
+    Mutant(
+        name="said-to-have-left-before-it-has",
+        breaks="a result of a model that still has a part of an excluded author's updates counts as one without them",
+        edits=(Edit("protocol.state.replica", "Replica.shown", "if not self.unsummed:", "if True:"),),
+        detector=Tests(
+            (_UNSUMMED_TESTS + "test_replica__excluded_author_not_yet_subtracted__is_not_said_to_have_left",)
+        ),
+    ),
+    Mutant(
+        name="stale-results-stand",
+        breaks="the best step is chosen by results of a model that an exclusion has changed since",
+        edits=(Edit("sfnode.storage.evaluations", "standing", "each.removed == ", "True or "),),
+        detector=Tests((_EVALUATION_TESTS + "who_is_excluded_now__is_another",)),
     ),
     Mutant(
         name="state-digest-whatever-waits",
