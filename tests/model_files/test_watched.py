@@ -11,7 +11,7 @@ from protocol.errors import OperatorError
 from sfnode.model_files import conversion
 from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.resolve import resolve_model
-from sfnode.model_files.watched_process import StoodStill, run_watched
+from sfnode.model_files.watched_process import run_watched
 from sfnode.storage import disk
 from tests.children.made_up_programs import made_up
 from tests.support.small_disk import small_disk
@@ -23,14 +23,14 @@ WRITES = "import sys, time; open('{}', 'wb').write(bytes(5_000)); time.sleep(1);
 def test_process__that_ends__is_told_of_with_its_last_words(tmp_path: Path) -> None:
     told: list[int] = []
     program = made_up(tmp_path, WRITES.format(tmp_path / "file"))
-    assert run_watched(program, tmp_path, told.append, stall_s=30) == (1, "what went wrong")
+    assert run_watched(program, tmp_path, told.append, 30, "") == (1, "what went wrong")
     assert told and told[-1] >= 5_000
 
 
 def test_process__its_folder__is_its_place_for_temporary_files(tmp_path: Path) -> None:
     """pip gathers a wheel in one before it puts it where it was told: nothing would seem to come."""
     program = made_up(tmp_path, "import sys, tempfile; sys.exit(tempfile.gettempdir())")
-    assert run_watched(program, tmp_path, lambda _bytes: None, stall_s=30) == (1, str(tmp_path))
+    assert run_watched(program, tmp_path, lambda _bytes: None, 30, "") == (1, str(tmp_path))
 
 
 def test_bytes_below__links_and_folders__count_what_lies_there(tmp_path: Path) -> None:
@@ -47,15 +47,15 @@ def test_bytes_below__links_and_folders__count_what_lies_there(tmp_path: Path) -
         ((-9, ""), "the process that converted it was killed by signal 9; it may need more memory"),
         ((1, "Traceback\nKeyError: 'x'"), "the process that converted it failed: KeyError: 'x'"),
         ((1, ""), "the process that converted it failed: it ended without a word"),
-        (StoodStill(), "converting it stood still for 300 s, and was ended"),
+        (None, "converting it stood still for 300 s, and was ended"),
     ],
 )
 def test_conversion__process_does_not_succeed__operator_is_told_in_one_line(
-    outcome: tuple[int, str] | StoodStill, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outcome: tuple[int, str] | None, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(*_arguments: object) -> tuple[int, str]:
-        if isinstance(outcome, StoodStill):
-            raise outcome
+    def run(*arguments: object) -> tuple[int, str]:
+        if outcome is None:
+            raise OperatorError(str(arguments[-1]))
         return outcome
 
     monkeypatch.setattr(conversion, "run_watched", run)

@@ -91,7 +91,14 @@ MODEL_CACHE = (
     Mutant(
         name="pickles-before-safetensors",
         breaks="a pickle is read although there are safetensors",
-        edits=(Edit(_RESOLVE, "_form_of", "if files.has_safetensors(path):", "if files.is_decodable(path):"),),
+        edits=(
+            Edit(
+                "sfnode.model_files.conversion",
+                "form_of",
+                "if files.has_safetensors(path):",
+                "if files.is_decodable(path):",
+            ),
+        ),
         detector=Tests((_CONVERSION_TESTS + "test_pickles__beside_safetensors__are_not_looked_at",)),
     ),
     Mutant(

@@ -23,7 +23,7 @@ from protocol.errors import OperatorError
 from sfnode.children.child_program import Program
 from sfnode.model_files.model_folder import INDEX_FILE, PICKLE_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
-from sfnode.model_files.watched_process import StoodStill, run_watched
+from sfnode.model_files.watched_process import run_watched
 from sfnode.training.conversion.from_gguf import convert_gguf
 from sfnode.training.conversion.from_pickles import convert_pickles
 from sfnode.training.conversion.gguf_header import check_header
@@ -350,8 +350,8 @@ def test_process__takes_more_than_it_may__is_told_so_by_the_system(tmp_path: Pat
 
 
 def test_process__stands_still__is_ended(tmp_path: Path) -> None:
-    with pytest.raises(StoodStill):
-        run_watched(made_up(tmp_path, "while True: pass"), tmp_path, lambda _bytes: None, stall_s=0.1)
+    with pytest.raises(OperatorError, match="it stood still"):
+        run_watched(made_up(tmp_path, "while True: pass"), tmp_path, lambda _bytes: None, 0.1, "it stood still")
 
 
 def test_process__its_starter_is_gone__ends_by_itself(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,7 +148,7 @@ def convert_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """From now on; returns the list of what is converted, which grows."""
     converted: list[str] = []
 
-    def run(program: Program, _folder: Path, _tell: Callable[[int], None], _stall_s: float) -> tuple[int, str]:
+    def run(program: Program, _folder: Path, *_of_watching: object) -> tuple[int, str]:
         form, source, out = program.arguments
         converted.append(form)
         try:
