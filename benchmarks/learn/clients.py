@@ -74,7 +74,7 @@ class Clients:
         core = np.zeros(CoefficientLayout(self.manifest).size, dtype=np.int64)
         for step in range(steps):
             core += self._coefficients.core(step)
-        return dense_terms(self.shared, self._bases, 0, core)
+        return dense_terms(self.shared, self._bases, core)
 
     def measure(self, rows: int) -> Measured:
         """Accuracy and loss on the first ``rows`` evaluation examples."""

@@ -30,7 +30,15 @@ class Checker:
         self._options.log_errors = False
         self._options.max_mem = _PATTERN_MEMORY_BYTES
         for pattern in _patterns_of(rule.check):
-            self._try_pattern(pattern)
+            text = pattern.filled(lambda _: _EXAMPLE_VALUE)
+            try:
+                re2.compile(text, self._options)
+            except re2.error as error:
+                said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else error.args[0]
+                raise OperatorError(
+                    f"the check's pattern {text[:80]!r}: {said}. It is RE2 syntax, without look-around and backward "
+                    "references; write braces of the pattern twice, such as [0-9]{{2,3}}"
+                ) from None
 
     def reward(self, answer: str, has_ended: bool, row: Mapping[str, object]) -> float:
         """Return the answer's reward, 0 to 1. OperatorError: the row lacks a field of the rule.
@@ -43,26 +51,24 @@ class Checker:
         return self._given(self._rule.check, text, has_ended and len(data) <= _BYTES_MAX, values)
 
     def _given(self, check: rules.Check, answer: str, has_ended: bool, values: Mapping[str, str]) -> float:
-        if isinstance(check, rules.SumCheck):
-            whole = sum(weight for weight, _ in check.terms)
-            parts = sum(weight * self._given(term, answer, has_ended, values) for weight, term in check.terms)
-            return min(1.0, parts / whole)
-        if isinstance(check, rules.TextCheck) and check.match is rules.TextMatch.CONTAINS:
-            wanted = check.text.filled(values.__getitem__)
-            return float(wanted != "" and wanted in answer)
-        return float(has_ended and self._passes(check, answer, values))
-
-    def _passes(
-        self, check: rules.TextCheck | rules.RangeCheck | rules.JsonSchema, answer: str, values: Mapping[str, str]
-    ) -> bool:
-        """Return whether a whole answer passes a check that is neither a sum nor ``contains``."""
-        if isinstance(check, rules.RangeCheck):
-            return _is_within(check, answer, values)
-        if isinstance(check, rules.JsonSchema):
-            return fits(answer, check, values)
-        if check.match is rules.TextMatch.EXACT:
-            return answer == check.text.filled(values.__getitem__).strip(_WHITE)
-        return self._matches(check.text, answer, values)
+        match check:
+            case rules.SumCheck(terms=terms):
+                whole = sum(weight for weight, _ in terms)
+                parts = sum(weight * self._given(term, answer, has_ended, values) for weight, term in terms)
+                return min(1.0, parts / whole)
+            case rules.TextCheck(match=rules.TextMatch.CONTAINS, text=text):
+                wanted = text.filled(values.__getitem__)
+                return float(wanted != "" and wanted in answer)
+            case _ if not has_ended:
+                return 0.0
+            case rules.RangeCheck():
+                return float(_is_within(check, answer, values))
+            case rules.JsonSchema():
+                return float(fits(answer, check, values))
+            case rules.TextCheck(match=rules.TextMatch.EXACT, text=text):
+                return float(answer == text.filled(values.__getitem__).strip(_WHITE))
+            case rules.TextCheck(text=text):
+                return float(self._matches(text, answer, values))
 
     def _matches(self, pattern: rules.RowText, answer: str, values: Mapping[str, str]) -> bool:
         text = pattern.filled(lambda name: re2.escape(values[name]))
@@ -71,17 +77,6 @@ class Checker:
         except re2.error:
             return False  # a row's value made it too large
         return compiled.fullmatch(answer) is not None
-
-    def _try_pattern(self, pattern: rules.RowText) -> None:
-        text = pattern.filled(lambda _: _EXAMPLE_VALUE)
-        try:
-            re2.compile(text, self._options)
-        except re2.error as error:
-            said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else error.args[0]
-            raise OperatorError(
-                f"the check's pattern {text[:80]!r}: {said}. It is RE2 syntax, without look-around and backward "
-                "references; write braces of the pattern twice, such as [0-9]{{2,3}}"
-            ) from None
 
 
 def _patterns_of(check: rules.Check) -> list[rules.RowText]:

@@ -58,15 +58,14 @@ class TaskTemplate:
         prompt = field_names(task.template, "template")
         following = () if self.rule is not None else field_names(task.completion, "completion")
         self._fields = tuple(dict.fromkeys(name for name in (*prompt, *following) if name != CHOICE_NAME))
-        match task.kind:
-            case TaskKind.CLASSIFICATION:
-                _check_names(task.template, "template", bool(prompt), "{sentence} It was")
-            case TaskKind.CHOICE:
-                _check_names(task.completion, "completion", CHOICE_NAME in following, " {choice}")
-            case TaskKind.COMPLETION:
-                _check_names(task.completion, "completion", bool(following), "{text}")
-            case TaskKind.REWARD:
-                _check_names(task.template, "template", bool(prompt), "{prompt}")
+        is_complete, what, text, example = {
+            TaskKind.CLASSIFICATION: (bool(prompt), "template", task.template, "{sentence} It was"),
+            TaskKind.CHOICE: (CHOICE_NAME in following, "completion", task.completion, " {choice}"),
+            TaskKind.COMPLETION: (bool(following), "completion", task.completion, "{text}"),
+            TaskKind.REWARD: (bool(prompt), "template", task.template, "{prompt}"),
+        }[task.kind]
+        if not is_complete:
+            raise OperatorError(f'{what} {text!r}: name fields of the data in braces, e.g. "{example}"')
         if CHOICE_NAME in prompt or (CHOICE_NAME in following and task.kind is not TaskKind.CHOICE):
             raise OperatorError("template: {choice} stands in the completion of a choice task only")
 
@@ -210,11 +209,6 @@ def field_names(template: str, what: str) -> tuple[str, ...]:
 def _length(template: str, values: Mapping[str, str]) -> int:
     """Return the number of characters of the template with these values in it."""
     return sum(len(text) + len(values[name] if name else "") for text, name, _, _ in string.Formatter().parse(template))
-
-
-def _check_names(template: str, what: str, is_complete: bool, example: str) -> None:
-    if not is_complete:
-        raise OperatorError(f'{what} {template!r}: name fields of the data in braces, e.g. "{example}"')
 
 
 def _compared(value: object, name: str, where: str) -> object:

@@ -39,14 +39,14 @@ def contrasts(labels: int) -> Tensor:
     return columns
 
 
-def dense_terms(shared: SharedModel, bases: Bases, epoch: int, core: Int64Array) -> dict[str, MatrixTerm]:
+def dense_terms(shared: SharedModel, bases: Bases, core: Int64Array) -> dict[str, MatrixTerm]:
     """Return what the model adds to each tensor, -2^view_exp U C V^T, in one group; nothing where the core is zero.
 
     The layers get U and V C^T: r columns at every token in place of k.
     """
     manifest, layout = bases.manifest, CoefficientLayout(bases.manifest)
     terms = {}
-    for index, (tensor, (u, v)) in enumerate(zip(manifest.tensors, shared.bases(bases, epoch), strict=True)):
+    for index, (tensor, (u, v)) in enumerate(zip(manifest.tensors, shared.bases(bases, 0), strict=True)):
         assert v is not None, "a dense core is one of matrices"
         c = layout.tensor(core, index).astype(np.float64)
         if not c.any():
@@ -117,12 +117,7 @@ def last_places(rows: RowBatch) -> Tensor:
 
 @torch.inference_mode()
 def row_gradients(
-    shared: SharedModel,
-    bases: Bases,
-    epoch: int,
-    core: Int64Array,
-    rows: RowBatch | CandidateBatch,
-    label_tokens: Sequence[int],
+    shared: SharedModel, bases: Bases, core: Int64Array, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]
 ) -> tuple[Tensor, list[Tensor], Tensor]:
     """Pass rows forward once; return d [P, r], h of each tensor [P, k], and the losses [N].
 
@@ -135,9 +130,9 @@ def row_gradients(
             f"the run's core has {manifest.method.core_rows} rows, and {len(label_tokens)} label words that one token "
             f"sets apart need {len(label_tokens) - 1}: is this the run's model?"
         )
-    sides = shared.bases(bases, epoch)
+    sides = shared.bases(bases, 0)
     dtype, names = shared.loss_dtype, [tensor.name for tensor in manifest.tensors]
-    terms = dense_terms(shared, bases, epoch, core)
+    terms = dense_terms(shared, bases, core)
     heard = hear(shared, names, terms, rows, label_tokens, shared.target(bases))
     h = [x.to(dtype) @ v.to(dtype) for x, (_, v) in zip(heard.inputs, sides, strict=True) if v is not None]
     return heard.d, h, heard.loss

@@ -81,7 +81,7 @@ class DenseMeasure:
     def _gradients(self, examples: Sequence[Example]) -> tuple[int, Tensor, list[Tensor], Tensor]:
         """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns."""
         batch = self.shared.batch(self.data, examples)
-        found = row_gradients(self.shared, self.bases, 0, self.core, batch, self.data.label_tokens)
+        found = row_gradients(self.shared, self.bases, self.core, batch, self.data.label_tokens)
         return len(batch.tokens), *found
 
 

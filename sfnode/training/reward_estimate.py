@@ -66,7 +66,7 @@ def reward_gradient(
     """
     judge, hearing = judge_of(data), _Hearing(shared, bases)
     names = [tensor.name for tensor in bases.manifest.tensors]
-    writer = writer_of(shared, data, dense_terms(shared, bases, 0, core), names)
+    writer = writer_of(shared, data, dense_terms(shared, bases, core), names)
     rewards: list[float] = []
     for first, chunk in _chunks(examples, draws.shape[1], draws.shape[2]):
         prompts = [example.tokens for example in chunk]

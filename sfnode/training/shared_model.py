@@ -84,11 +84,8 @@ class SharedModel:
         if key not in self._bases:
             pairs: list[tuple[Tensor, Tensor | None]] = []
             for basis in (bases.of(epoch, index) for index in range(len(bases.manifest.tensors))):
-                u = self.side(basis.u, basis.u_exp)
-                if basis.v is None:
-                    pairs.append((u, None))
-                else:
-                    pairs.append((perturbed.with_spare_row(u), self.side(basis.v, basis.v_exp)))
+                u, v = self.side(basis.u, basis.u_exp), basis.v
+                pairs.append((u, None) if v is None else (perturbed.with_spare_row(u), self.side(v, basis.v_exp)))
             self._bases[key] = tuple(pairs)
         self._bases.move_to_end(key)
         while len(self._bases) > BASES_KEPT:

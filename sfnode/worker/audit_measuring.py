@@ -48,17 +48,17 @@ def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: 
 
     OperatorError if there is none.
     """
-    known = sum(1 for _ in _envelopes_of(ledger, author))
+
+    def envelopes() -> Iterator[Envelope]:
+        """Yield them by (step, author), without a list of all: they may be on the disk."""
+        return (envelope for envelope in ledger.slots.envelopes() if author is None or envelope.author == author)
+
+    known = sum(1 for _ in envelopes())
     if not known:
         whose = "no update at all" if author is None else f"no update of author {author.hex()}"
         raise OperatorError(f"the ledger holds {whose}: nothing to audit")
     places = frozenset(chooser.sample(range(known), min(count, known)))
-    return [envelope for place, envelope in enumerate(_envelopes_of(ledger, author)) if place in places]
-
-
-def _envelopes_of(ledger: Ledger, author: Author | None) -> Iterator[Envelope]:
-    """Yield envelopes by (step, author), without a list of all: they may be on the disk."""
-    return (envelope for envelope in ledger.slots.envelopes() if author is None or envelope.author == author)
+    return [envelope for place, envelope in enumerate(envelopes()) if place in places]
 
 
 async def audit_messages(

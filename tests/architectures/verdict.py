@@ -213,7 +213,7 @@ class DenseCheck:
         return _cosine(*(torch.cat([each.flatten() for each in side]) for side in (ours, exact)))
 
     def _gradients(self, core: Any) -> tuple[Tensor, Tensor, Tensor]:
-        d, h, loss = row_gradients(self._shared, self._bases, 0, core, self._rows, self._data.label_tokens)
+        d, h, loss = row_gradients(self._shared, self._bases, core, self._rows, self._data.label_tokens)
         return d.clone(), torch.cat(h, dim=1), loss.clone()
 
     def _by_core(self, core: Any) -> list[Tensor]:

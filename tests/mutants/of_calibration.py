@@ -233,8 +233,8 @@ BASES = (
             Edit(
                 "sfnode.training.model.folding",
                 "factors_of",
-                "Factors(left=sides[is_transposed], right=sides[not is_transposed])",
-                "Factors(left=sides[False], right=sides[True])",
+                "(v, product) if is_transposed else (product, v)",
+                "(product, v)",
             ),
         ),
         detector=Tests((f"{_DENSE_ESTIMATE}{_FOLDED_LOSSES}",)),

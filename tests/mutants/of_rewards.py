@@ -74,7 +74,7 @@ ANSWERS = (
     Mutant(
         name="unended-answers-pass",
         breaks="an answer that does not end is rewarded for its beginning: the model learns never to stop",
-        edits=(Edit(_CHECKER, "Checker._given", "has_ended and self._passes", "self._passes"),),
+        edits=(Edit(_CHECKER, "Checker._given", "case _ if not has_ended:", "case _ if False:"),),
         detector=_CHECKS,
     ),
     Mutant(

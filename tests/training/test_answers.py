@@ -95,7 +95,7 @@ def test_write_answers__listener__hears_the_inputs_of_whole_passes(kind: Any) ->
     shared = endless(tiny_llama)
     bases, _ = dense_bases(shared, some_texts())
     names = [tensor.name for tensor in bases.manifest.tensors]
-    terms = dense_terms(shared, bases, 0, a_core(bases))
+    terms = dense_terms(shared, bases, a_core(bases))
     heard: list[torch.Tensor] = []
     draws = answer_draws(5, len(PROMPTS), 5)[:, None]
     writer = AnswerWriter(shared, terms, stops=(), tokens_max=5)

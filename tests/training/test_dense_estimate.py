@@ -96,7 +96,7 @@ def measured(
 ) -> tuple[Tensor, list[Tensor], Tensor]:
     attach(shared.model, bases.manifest.tensors, shared.pass_context)
     rows = batch_of(data, data.examples, 1, CPU)
-    return row_gradients(shared, bases, 0, core, rows, data.label_tokens)
+    return row_gradients(shared, bases, core, rows, data.label_tokens)
 
 
 def side(entries: NDArray[np.int8] | None, exp: int) -> Tensor:
@@ -207,7 +207,7 @@ def test_row_gradients__tensor_that_no_linear_layer_has__is_refused() -> None:
     bases.manifest = replace(bases.manifest, tensors=(*bases.manifest.tensors[:-1], wrong))
     rows = batch_of(data, data.examples, 1, CPU)
     with pytest.raises(OperatorError, match=r"lm_head\.weight cannot have a dense core"):
-        row_gradients(shared, bases, 0, a_core(bases) * 0, rows, data.label_tokens)
+        row_gradients(shared, bases, a_core(bases) * 0, rows, data.label_tokens)
 
 
 def test_row_gradients__other_number_of_label_words_than_the_core_is_for__is_refused() -> None:

@@ -105,7 +105,7 @@ def test_reward_gradient__answers_as_given_texts__advantages_times_their_gradien
     each = []
     for text, advantage in zip(texts, advantages.tolist(), strict=True):
         rows = batch_of(replace(data, judge=None), [text], 1, CPU)
-        d, h, _ = row_gradients(shared, bases, 0, core, rows, ())
+        d, h, _ = row_gradients(shared, bases, core, rows, ())
         each.append(advantage * mean_gradient(d, h, 1))
     rounded = 1e-8 if shared.loss_dtype is torch.float64 else 1e-6  # what is not int8 there is fp32
     assert np.allclose(mean, np.mean(each, axis=0), atol=rounded)
@@ -120,7 +120,7 @@ def told(
     """The same answers again, as texts that are given, and their rewards."""
     prompts = data.examples[:6]
     draws = answer_draws(3, 6 * SAMPLES, TOKENS).reshape(6, SAMPLES, TOKENS)
-    writer = AnswerWriter(shared, dense_terms(shared, bases, 0, core), stops=(), tokens_max=TOKENS)
+    writer = AnswerWriter(shared, dense_terms(shared, bases, core), stops=(), tokens_max=TOKENS)
     answers = writer.write([each.tokens for each in prompts], draws)
     texts, rewards = [], []
     whole = zip(answers.tokens, answers.texts(), answers.has_ended, strict=True)

@@ -9,7 +9,6 @@ Equal states give equal bits even in the floats, on CPU and CUDA:
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 
@@ -22,6 +21,8 @@ from protocol.state import CoefficientLayout, Int64Array, view_exp
 from protocol.subspace import Bases, Int8Array
 
 BLOCK_ENTRIES = 1 << 17  # entries of a matrix folded at a time: the scratch, 3 x 1 MiB, stays in the cache
+
+Product = tuple[Tensor, Tensor | None]  # fp64: the first times the second transposed; of a vector a column alone
 
 _GOLDEN = 2_654_435_769  # 2^32 divided by the golden ratio
 _DROPPED_BITS = {torch.bfloat16: 16, torch.float16: 13}  # of fp32's fraction
@@ -50,33 +51,23 @@ def moved_tensors(bases: Bases, epochs: Mapping[int, Int64Array]) -> dict[int, d
     return result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Factors:
-    """Holds one product in a tensor's view: ``left right^T`` of a matrix, ``left`` alone (a column) of a vector; fp64.
-
-    Both are exact: |U C| is at most the bound of SPEC 4.5.
-    """
-
-    left: Tensor
-    right: Tensor | None
-
-
-def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device: torch.device) -> list[Factors]:
+def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device: torch.device) -> list[Product]:
     """Return the products whose sum, times -2^view_exp, is the tensor's change.
 
-    One per epoch, or one for all epochs with the same basis where the sum of their coefficients is exact.
+    One per epoch, or one for all epochs with the same basis where the sum of their coefficients is exact. Each
+    product is exact, too: |U C| is at most the bound of SPEC 4.5.
     """
     is_transposed = bases.manifest.tensors[index].kind is TensorKind.TRANSPOSED
-    result = []
+    result: list[Product] = []
     for epoch, core in _summed(bases, moved):
         found = bases.of(epoch, index)
         product = _wide(found.u, device) @ torch.from_numpy(core.astype(np.float64)).to(device)
         product *= 2.0**found.exp
         if found.v is None:
-            result.append(Factors(left=product, right=None))
+            result.append((product, None))
         else:
-            sides = product, _wide(found.v, device)
-            result.append(Factors(left=sides[is_transposed], right=sides[not is_transposed]))
+            v = _wide(found.v, device)
+            result.append((v, product) if is_transposed else (product, v))
     return result
 
 
@@ -106,18 +97,19 @@ def fold_tensor(bases: Bases, index: int, moved: Mapping[int, Int64Array], base:
     rows = max(1, BLOCK_ENTRIES // max(1, plain[0].numel()))
     for start in range(0, len(plain), rows):
         block = slice(start, start + rows)
-        total = _product(products[0], block)
+        total = _rows_of(products[0], block)
         for each in products[1:]:
             # not one fused product and sum: where the sum of epochs is rounded, all nodes must add in this order
-            total += _product(each, block)
+            total += _rows_of(each, block)
         total.mul_(scale).add_(plain[block].to(where))
         result[block] = _rounded(total, plain.dtype, start * plain[0].numel())
     return result
 
 
-def _product(factors: Factors, block: slice) -> Tensor:
+def _rows_of(product: Product, block: slice) -> Tensor:
     """Return some rows of a product as a new tensor, fp64."""
-    return factors.left[block].clone() if factors.right is None else factors.left[block] @ factors.right.t()
+    left, right = product
+    return left[block].clone() if right is None else left[block] @ right.t()
 
 
 def _rounded(total: Tensor, dtype: torch.dtype, first: int) -> Tensor:

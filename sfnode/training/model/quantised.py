@@ -82,7 +82,7 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
         return load_offloaded(folder, device, dtype, waiting)
     if not PRECISIONS[precision].is_quantised:
         return load_causal_lm(folder, device, dtype)
-    _check(precision, device)
+    _config(precision, device)
     as_read = AsRead(
         lambda empty: [f"{name}.weight" for name in _chosen_layers(precision, empty)],
         lambda _, weight: quantised_weight(precision, device, weight),
@@ -103,19 +103,6 @@ def _library() -> Any:
     return importlib.import_module(_LIBRARY)
 
 
-def _check(precision: str, device: torch.device) -> None:
-    """Raise OperatorError unless ``device`` can compute with weights of ``precision``."""
-    if precision == "int4" and device.type not in ("cpu", "cuda"):
-        raise OperatorError("dtype 'int4' works on CPUs and CUDA only: use --dtype int8 on this device")
-    try:
-        _config(precision, device)
-    except (ImportError, AttributeError):  # not installed, or a version with other names
-        raise OperatorError(
-            f"dtype {precision!r} needs torchao 0.18, which is not installed: in a clone of sfnode, run "
-            "`python deploy/install.py --extras train,quantised`"
-        ) from None
-
-
 def _chosen_layers(precision: str, model: PreTrainedModel) -> dict[str, nn.Linear]:
     """Return the layers to quantise, by name: linear ones other than the head, of sizes that the products can take."""
     head = output_embedding(model)
@@ -133,25 +120,34 @@ def _chosen_layers(precision: str, model: PreTrainedModel) -> dict[str, nn.Linea
 
 def quantised_weight(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
     """Return ``weight`` [O, I] in the numbers of ``precision``, on ``device``; OperatorError without torchao."""
-    _check(precision, device)
+    config = _config(precision, device)
     outputs, inputs = weight.shape
     layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # the library quantises layers only
     layer.weight = nn.Parameter(weight.detach().to(device), requires_grad=False)
-    _library().quantize_(layer, _config(precision, device), filter_fn=lambda _module, _name: True)
+    _library().quantize_(layer, config, filter_fn=lambda _module, _name: True)
     layer.weight.requires_grad_(False)
     return layer.weight
 
 
 def _config(precision: str, device: torch.device) -> Any:
-    library = _library()
-    if precision != "int4":
-        return library.Int8WeightOnlyConfig(version=2, set_inductor_config=False)
-    if device.type == "cpu":
-        on_cpu: Any = importlib.import_module(_INT4_ON_CPU)
-        return on_cpu.PrototypeInt4WeightOnlyConfig(group_size=_INT4_GROUP, set_inductor_config=False)
-    return library.Int4WeightOnlyConfig(
-        group_size=_INT4_GROUP, int4_packing_format=_INT4_LAYOUT, set_inductor_config=False
-    )
+    """Return torchao's settings for ``precision``. OperatorError unless ``device`` can compute with such weights."""
+    if precision == "int4" and device.type not in ("cpu", "cuda"):
+        raise OperatorError("dtype 'int4' works on CPUs and CUDA only: use --dtype int8 on this device")
+    try:
+        library = _library()
+        if precision != "int4":
+            return library.Int8WeightOnlyConfig(version=2, set_inductor_config=False)
+        if device.type == "cpu":
+            on_cpu: Any = importlib.import_module(_INT4_ON_CPU)
+            return on_cpu.PrototypeInt4WeightOnlyConfig(group_size=_INT4_GROUP, set_inductor_config=False)
+        return library.Int4WeightOnlyConfig(
+            group_size=_INT4_GROUP, int4_packing_format=_INT4_LAYOUT, set_inductor_config=False
+        )
+    except (ImportError, AttributeError):  # not installed, or a version with other names
+        raise OperatorError(
+            f"dtype {precision!r} needs torchao 0.18, which is not installed: in a clone of sfnode, run "
+            "`python deploy/install.py --extras train,quantised`"
+        ) from None
 
 
 def closed_weights(
@@ -178,9 +174,9 @@ def _correction(bases: Bases, index: int, moved: Mapping[int, Int64Array], weigh
     rows, cols = weight.shape
     # One thin pair for all epochs: sum_i L_i R_i^T = [L_1 L_2 ...] [R_1 R_2 ...]^T.
     products = factors_of(bases, index, moved, torch.device("cpu"))
-    rights = [each.right for each in products if each.right is not None]
+    rights = [right for _, right in products if right is not None]
     if sum(right.shape[1] for right in rights) * (rows + cols) >= rows * cols:
         return None
-    left = torch.cat([each.left for each in products], dim=1) * -(2.0 ** view_exp(bases.manifest, index))
+    left = torch.cat([left for left, _ in products], dim=1) * -(2.0 ** view_exp(bases.manifest, index))
     right = torch.cat(rights, dim=1)
     return Correction(left=left.to(weight.device, weight.dtype), right=right.to(weight.device, weight.dtype))
