@@ -58,14 +58,15 @@ def making_alone(name: str, on_progress: OnProgress) -> Iterator[None]:
     with _writable(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    is_alone = False
     try:
-        while not disk.has_locked(descriptor, path):
+        while not (is_alone := disk.has_locked(descriptor, path)):
             on_progress(f"waiting for another process, which makes the same model, {name}", 0, 0)
             time.sleep(_LOOK_S)
         yield
     finally:
-        # A process that has the file open still gets the lock, and finds the model made.
-        path.unlink(missing_ok=True)
+        if is_alone:  # one that waits and gives up leaves the file to the one that has locked it
+            path.unlink(missing_ok=True)  # a process that has it open still gets the lock, and finds the model made
         os.close(descriptor)
 
 

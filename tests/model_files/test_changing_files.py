@@ -60,3 +60,19 @@ def test_left_overs__folder_looks_old_and_its_process_lives__stays(
     conversion.clear_left_overs()
     os.close(held)
     assert living.exists() and not left.exists()
+
+
+def test_making__one_that_waits_gives_up__the_others_still_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: it took away the file with the lock, and the next one made the same model a second time."""
+    monkeypatch.setenv("SFNODE_MODELS", str(tmp_path / "models"))
+
+    def give_up(*_progress: object) -> None:
+        raise KeyboardInterrupt
+
+    with conversion.making_alone("tiny", give_up):
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt), conversion.making_alone("tiny", give_up):
+                pytest.fail("two make one model")
+    assert not list((tmp_path / "models").iterdir())
