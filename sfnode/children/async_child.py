@@ -1,15 +1,12 @@
 """Child processes for callers in trio: a child lives as long as a block, and may send lines to its parent."""
 
 import subprocess
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
 
 from sfnode.children.child_program import Program
-
-_READ_BYTES = 65_536
 
 
 @asynccontextmanager
@@ -46,26 +43,14 @@ async def _end(process: trio.Process, leave_s: float) -> None:
     await process.wait()
 
 
-class LinesOf:
-    """Iterates over the complete lines that a child prints, without their line ends, until its output ends.
+async def printed_lines(process: trio.Process) -> AsyncGenerator[bytes, None]:
+    """Yield the complete lines that a child prints, without their line ends, until its output ends.
 
-    It is not a generator, so that the caller may stop at any line.
+    A caller that may stop before that closes the generator (`contextlib.aclosing`).
     """
-
-    def __init__(self, process: trio.Process) -> None:
-        assert process.stdout is not None
-        self._stream = process.stdout
-        self._lines: deque[bytes] = deque()
-        self._rest = b""
-
-    def __aiter__(self) -> "LinesOf":
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._lines:
-            data = await self._stream.receive_some(_READ_BYTES)
-            if not data:
-                raise StopAsyncIteration
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            self._lines += lines
-        return self._lines.popleft()
+    assert process.stdout is not None
+    rest = b""
+    async for data in process.stdout:
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line

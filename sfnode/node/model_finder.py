@@ -1,13 +1,15 @@
 """Finds a node's model before it can train: on this machine, at the hub, in a package, or at its neighbours."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 import trio
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.children.async_child import LinesOf, running
+from sfnode.children.async_child import printed_lines, running
 from sfnode.children.child_program import Program
 from sfnode.model_files import FetchedModel, OnProgress, find_model_folder, verify
 from sfnode.network import Pace, sessions
@@ -104,11 +106,11 @@ async def resolve_apart(reference: str, revision: str, on_progress: OnProgress) 
     """
     program = Program(module=_RESOLVING, arguments=("--revision", revision, "--", reference))
     with disk.os_errors("start a process that looks for the model"):
-        async with running(program, is_heard=True) as process:
-            return await _read(LinesOf(process), on_progress)
+        async with running(program, is_heard=True) as process, aclosing(printed_lines(process)) as lines:
+            return await _read(lines, on_progress)
 
 
-async def _read(lines: LinesOf, on_progress: OnProgress) -> Path:
+async def _read(lines: AsyncIterator[bytes], on_progress: OnProgress) -> Path:
     async for line in lines:
         match json.loads(line):
             case [str(text), int(done), int(total)]:

@@ -18,6 +18,15 @@ _PATTERN_MEMORY_BYTES = 1 << 17
 _BYTES_MAX = rules.ANSWER_BYTES_MAX
 _WHITE = bounded_json.WHITE
 _WORD = re.compile(f"[^{_WHITE}]+")
+_TYPES: dict[type, tuple[rules.JsonType, ...]] = {
+    type(None): (rules.JsonType.NULL,),
+    bool: (rules.JsonType.BOOLEAN,),
+    str: (rules.JsonType.STRING,),
+    int: (rules.JsonType.NUMBER, rules.JsonType.INTEGER),
+    float: (rules.JsonType.NUMBER,),
+    list: (rules.JsonType.ARRAY,),
+    dict: (rules.JsonType.OBJECT,),
+}
 _EXAMPLE_VALUE = "1"  # stands for a row's value when a pattern is tried before there is a row
 
 
@@ -121,7 +130,8 @@ def fits(answer: str, schema: rules.JsonSchema, values: Mapping[str, str]) -> bo
 
 def _fits(value: object, schema: rules.JsonSchema, values: Mapping[str, str]) -> bool:
     """Compare each value once with each schema that applies to it; schemas nest a few levels, so recursion ends."""
-    if schema.type is not None and schema.type not in _types_of(value):
+    is_whole = isinstance(value, float) and value.is_integer()  # 3.0 is an integer, too
+    if schema.type is not None and schema.type not in _TYPES[int if is_whole else type(value)]:
         return False
     if schema.allowed is not None and not _is_among(value, schema.allowed, values):
         return False
@@ -142,23 +152,6 @@ def _object_fits(value: Mapping[str, object], schema: rules.JsonSchema, values: 
         return False
     known = ((each, schema.properties[name]) for name, each in value.items() if name in schema.properties)
     return all(_fits(each, wanted, values) for each, wanted in known)
-
-
-def _types_of(value: object) -> tuple[rules.JsonType, ...]:
-    """Return the types that a value of JSON has; a whole number has two, as 3.0 is an integer, too."""
-    match value:
-        case None:
-            return (rules.JsonType.NULL,)
-        case bool():
-            return (rules.JsonType.BOOLEAN,)
-        case str():
-            return (rules.JsonType.STRING,)
-        case int() | float():
-            return (rules.JsonType.NUMBER, rules.JsonType.INTEGER) if value == int(value) else (rules.JsonType.NUMBER,)
-        case list():
-            return (rules.JsonType.ARRAY,)
-        case _:
-            return (rules.JsonType.OBJECT,)
 
 
 def _is_among(value: object, allowed: tuple[rules.Constant, ...], values: Mapping[str, str]) -> bool:

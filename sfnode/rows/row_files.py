@@ -192,8 +192,11 @@ def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
             f"{path} is a web page or XML, perhaps what a site showed in place of the file: fetch it again"
         )
     text = _EXCEL_LINE.sub("\n", text, count=1)
-    header, delimiter = header_of(text)
-    if len(header) == 1 and header[0] not in template.names:
+    csv.field_size_limit(sys.maxsize)  # of the whole process: a text may be as long as it likes
+    line = (text.lstrip("\r\n").splitlines() or [""])[0]
+    headers = {each: next(csv.reader([line], delimiter=each)) for each in _DELIMITERS}
+    delimiter = max(headers, key=lambda each: len(headers[each]))  # what divides the line into most parts
+    if len(headers[delimiter]) == 1 and headers[delimiter][0].strip() not in template.names:
         (first, *more) = template.names
         lines = "" if more else f"; `jq -Rc '{{{first}: .}}'` makes such a row of each line"
         raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}{lines}")
@@ -212,15 +215,6 @@ def _wanted(template: TaskTemplate) -> str:
     return (
         f"give one JSON object per line, such as {template.example}, or a CSV or TSV whose first line names the columns"
     )
-
-
-def header_of(text: str) -> tuple[list[str], str]:
-    """Return the names of the columns and what divides them: what divides the first line into most parts."""
-    csv.field_size_limit(sys.maxsize)  # of the whole process: a text may be as long as it likes
-    line = (text.lstrip("\r\n").splitlines() or [""])[0]
-    found = [(next(csv.reader([line], delimiter=each)), each) for each in _DELIMITERS]
-    names, delimiter = max(found, key=lambda each: len(each[0]))
-    return [name.strip() for name in names], delimiter
 
 
 def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:

@@ -140,8 +140,6 @@ def allowed_difference(
         # Scalars of one seed may be noisier than most: the mean over all seeds counts, or that of the message's own.
         counts = (len(known),) if usual[0] is None or other[0] is None else (1, len(known))
         squares.append(max(sum(known[:count]) / (scalars * count) for count in counts))
-    if not squares:
-        return None
     usual_spare = math.sqrt(scalars) + SPARE_SCALARS
     last = squares.pop() * (math.sqrt(scalars) + spare_last) ** 2
     return math.sqrt((_ROUNDING**2 + sum(squares)) * usual_spare**2 + last)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ import pytest
 import trio
 
 from sfnode.children import child_program as program_module
-from sfnode.children.async_child import LinesOf, running
+from sfnode.children.async_child import printed_lines, running
 from sfnode.children.child_program import Program, Stillness, end
 from tests import REPOSITORY
 from tests.children.made_up_programs import made_up
@@ -33,11 +34,11 @@ time.sleep(600)
 """
 AWAITING_PARENT = """
 import trio
-from sfnode.children.async_child import LinesOf, running
+from sfnode.children.async_child import printed_lines, running
 from sfnode.children.child_program import Program
 async def main():
     async with running(Program(module="made_up_program"), is_heard=True) as child:
-        async for line in LinesOf(child):
+        async for line in printed_lines(child):
             print(child.pid, flush=True)
 trio.run(main)
 """
@@ -164,17 +165,18 @@ def left_by(parent: str, text: str, folder: Path) -> int:
 @pytest.mark.process
 async def test_running__block_ends__child_has_ended_however_it_behaves(tmp_path: Path) -> None:
     for prelude, code in (("", -signal.SIGTERM), ("import signal\nsignal.signal(15, signal.SIG_IGN)\n", None)):
-        async with running(made_up(tmp_path, prelude + SLEEPS, leave_s=60), is_heard=True, leave_s=0.3) as process:
-            assert await LinesOf(process).__anext__() == b"up"
+        program = made_up(tmp_path, prelude + SLEEPS, leave_s=60)
+        async with running(program, is_heard=True, leave_s=0.3) as process, aclosing(printed_lines(process)) as lines:
+            assert await anext(lines) == b"up"
         assert process.returncode in ((code,) if code else (-signal.SIGKILL, 1))
 
 
 @pytest.mark.process
-async def test_lines_of__child_that_says_much_at_once_and_half_a_line__gives_whole_lines(tmp_path: Path) -> None:
+async def test_printed_lines__child_that_says_much_at_once_and_half_a_line__gives_whole_lines(tmp_path: Path) -> None:
     text = "import sys; sys.stdout.write('a\\nb\\n' + 'c' * 200_000 + '\\nhalf')"
     async with running(made_up(tmp_path, text), is_heard=True) as process:
         with trio.fail_after(30.0):
-            assert [len(line) async for line in LinesOf(process)] == [1, 1, 200_000]
+            assert [len(line) async for line in printed_lines(process)] == [1, 1, 200_000]
 
 
 # --- patience

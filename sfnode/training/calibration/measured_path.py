@@ -9,6 +9,7 @@ and the nodes of a run need none of this.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,16 +72,13 @@ def _derivatives(
     still_NH = torch.zeros(len(rows.tokens), tensors[0].outputs, device=shared.device, dtype=shared.dtype)
     moves = [still_NH.clone().requires_grad_() for _ in tensors]
 
-    def moved(move_NH: Tensor) -> Callable[..., Tensor]:
-        def hook(_module: object, _inputs: object, output: Any) -> Tensor:
-            y_AH: Tensor = output.reshape(-1, output.shape[-1])
-            return y_AH.index_add(0, places_N, move_NH).view_as(output)
-
-        return hook
+    def moved(move_NH: Tensor, _module: object, _inputs: object, output: Any) -> Tensor:
+        y_AH: Tensor = output.reshape(-1, output.shape[-1])
+        return y_AH.index_add(0, places_N, move_NH).view_as(output)
 
     with ExitStack() as hooks:
         for module, move_NH in zip(modules, moves, strict=True):
-            hooks.enter_context(module.register_forward_hook(moved(move_NH)))
+            hooks.enter_context(module.register_forward_hook(partial(moved, move_NH)))
         hooks.enter_context(shared.pass_context.carrying({}, 1, rows.tokens.numel()))
         logits_NL = shared.label_logits(rows, label_tokens)
         arriving_r = (logits_NL @ contrasts(labels).to(logits_NL) / labels).sum(dim=0)

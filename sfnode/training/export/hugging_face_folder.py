@@ -155,9 +155,8 @@ def export_model(
         asked = files.read_config(base_folder / files.CONFIG_FILE).get("output_hidden_states", False)
         model.config.output_hidden_states = asked
         model.save_pretrained(part)
-        (part / files.GENERATION_FILE).unlink(
-            missing_ok=True
-        )  # made of config.json: the model's own, if it has one, follows
+        # What was made of config.json goes; the model's own file, if it has one, follows.
+        (part / files.GENERATION_FILE).unlink(missing_ok=True)
         files.copy_beside(base_folder, part)
 
 

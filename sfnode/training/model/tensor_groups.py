@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -66,13 +66,12 @@ def left_out(model: PreTrainedModel) -> dict[str, str]:
     return {name: faults.get(name) or _why_not(model, name) for name in names}
 
 
-def _faults(model: PreTrainedModel, chosen: Iterable[ParameterPlace]) -> dict[str, str]:
+def _faults(model: PreTrainedModel, chosen: Collection[ParameterPlace]) -> dict[str, str]:
     """Return why the model's use of its layers forbids training some of ``chosen``, by the tensor's name."""
-    listed = list(chosen)
-    faults = faults_of_use(model, [place.module for place in listed])
+    faults = faults_of_use(model, [place.module for place in chosen])
     return {
         place.name: f"{place.name} cannot be trained: {faults[id(place.module)]}; leave it out of the run's tensors"
-        for place in listed
+        for place in chosen
         if id(place.module) in faults
     }
 
