@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import StatementCodec
-from protocol.run import AdmissionKind, AdmissionSpec, Invitation, Manifest, has_work, read_invitation, work_of
+from protocol.run import AdmissionKind, Invitation, Manifest, has_work, read_invitation, work_of
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.reporter import Reporter
 from sfnode.storage import DataDirectory, KeyFile, disk, pasteable
@@ -122,22 +122,16 @@ async def find_seed(manifest: Manifest, report: Callable[[int, float], None]) ->
     """
     tries, started_s = 0, time.monotonic()
     told_s = started_s
-    while (seed := search(manifest.admission, manifest.run_id)) is None:
+    while True:
+        for _ in range(TRIES_AT_ONCE):
+            seed = secrets.token_bytes(KEY_BYTES)
+            if has_work(manifest.admission, manifest.run_id, Signer(seed).author):
+                return seed
         tries += TRIES_AT_ONCE
         if (now_s := time.monotonic()) - told_s >= _REPORT_S:
             told_s = now_s
             report(tries, now_s - started_s)
         await trio.lowlevel.checkpoint()
-    return seed
-
-
-def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:
-    """Return the seed of a key that has the work of ``spec``; None after TRIES_AT_ONCE in vain, of about 20 us each."""
-    for _ in range(TRIES_AT_ONCE):
-        seed = secrets.token_bytes(KEY_BYTES)
-        if has_work(spec, run_id, Signer(seed).author):
-            return seed
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +159,6 @@ class KeyBackup:
 
 def write_backup(path: Path, seed: bytes, passphrase: str) -> None:
     """Encrypt the key into a new file of mode 0600; the file is complete or not there. OperatorError."""
-    if path.exists():
-        raise OperatorError(f"{path} exists: a backup is never overwritten. Choose another file")
     if len(passphrase) < PASSPHRASE_LENGTH_MIN:
         raise OperatorError(f"the passphrase is too short: take {PASSPHRASE_LENGTH_MIN} characters or more")
     salt, nonce = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES)

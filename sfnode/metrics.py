@@ -147,11 +147,6 @@ def parse_metrics_address(text: str) -> tuple[str, int]:
     )
 
 
-def is_shut(address: str) -> bool:
-    """Return whether only this machine can read metrics that are served there."""
-    return ipaddress.ip_address(parse_metrics_address(address)[0]).is_loopback
-
-
 async def metrics_socket(address: str) -> trio.SocketListener:
     """Open a listener at ``address``. OperatorError if the address is invalid or in use."""
     host, port = parse_metrics_address(address)

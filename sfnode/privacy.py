@@ -63,7 +63,6 @@ class NoisySum:
         self._rows = 0
 
     def add(self, gradient: Floats) -> None:
-        """Add a row's gradient."""
         self.total += whole_numbers(gradient, self._length_max)
         self._rows += 1
 
@@ -151,7 +150,6 @@ class RowUses:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows."""
         return len(self._uses)
 
     @property

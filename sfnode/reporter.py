@@ -178,19 +178,19 @@ def telling(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[s
     It shows a line on standard error, but only after the work has taken `_PATIENCE_S`.
     """
     reporter = Reporter(stream=sys.stderr)
-    started = told = clock()
+    started = shown = clock()
 
-    def tell(text: str, done: int, total: int) -> None:
-        nonlocal told
+    def show(text: str, done: int, total: int) -> None:
+        nonlocal shown
         now = clock()
-        if now - started < _PATIENCE_S or now - told < reporter.pause_s:
+        if now - started < _PATIENCE_S or now - shown < reporter.pause_s:
             return
-        told = now
+        shown = now
         share = f" of {total / 1e6:,.0f}" if total else ""
         reporter.progress("working", f"{text}: {done / 1e6:,.0f}{share} MB", what=text, bytes=done, bytes_in_all=total)
 
     try:
-        yield tell
+        yield show
     finally:
         reporter.finish()
 
@@ -205,25 +205,25 @@ def counting(
     than before begins another part of the work, whose speed is measured anew.
     """
     reporter = Reporter(stream=sys.stderr, is_json=is_json)
-    started = told = clock()
+    started = shown = clock()
     last = 0
 
-    def tell(done: int, total: int) -> None:
-        nonlocal started, told, last
+    def show(done: int, total: int) -> None:
+        nonlocal started, shown, last
         now = clock()
         if done < last:
             started = now
         last = done
-        if now - started < _PATIENCE_S or now - told < reporter.pause_s:
+        if now - started < _PATIENCE_S or now - shown < reporter.pause_s:
             return
-        told, rate = now, done / (now - started)
+        shown, rate = now, done / (now - started)
         line = f"{text}: {done:,}{f' of {total:,}' if total else ''} {unit}, {rate:,.1f} a second"
         if total:
             line += f", {format_seconds((total - done) / rate) if rate else '?'} left"
         reporter.progress("working", line, what=text, done=done, in_all=total)
 
     try:
-        yield tell
+        yield show
     finally:
         reporter.finish()
 

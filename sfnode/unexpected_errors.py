@@ -33,14 +33,11 @@ class SlipState:
     last: str = ""
 
 
-NO_SLIPS = SlipState()
-
-
 class Slips:
     """Counts, logs and contains the slips of one node."""
 
     def __init__(self) -> None:
-        self.state = NO_SLIPS
+        self.state = SlipState()
         self._kinds: set[str] = set()
 
     def note(self, where: str, error: Exception, **fields: str) -> None:

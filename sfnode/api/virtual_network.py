@@ -29,11 +29,6 @@ class VirtualLink:
     delay_ms_min: int = 20
     delay_ms_max: int = 100
 
-    @property
-    def delay_ms(self) -> float:
-        """Return the mean delay."""
-        return (self.delay_ms_min + self.delay_ms_max) / 2
-
 
 class VirtualNetwork:
     """Passes messages and the time to cores. What else a core asks for, `carry_out` of a subclass may do.
@@ -62,7 +57,6 @@ class VirtualNetwork:
         return peer
 
     def connect(self, one: PeerId, other: PeerId) -> None:
-        """Open the link between two cores."""
         self._links |= {(one, other), (other, one)}
         self.give(one, PeerJoined(peer=other))
         self.give(other, PeerJoined(peer=one))

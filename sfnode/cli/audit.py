@@ -8,7 +8,7 @@ import click
 import trio
 
 from protocol.crypto import Author, Signer
-from protocol.documents import AuditReport, audit_report
+from protocol.documents import audit_report
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import Envelope
 from protocol.run import Manifest, SignedManifest
@@ -84,8 +84,9 @@ def audit(
         past = PastStates(signed.manifest, replica.ledger, stored)
         cases = trio.run(audit_measuring.audit_messages, signed, config, past, chosen)
     mismatches = [case for case in cases if case.verdict is AuditVerdict.MISMATCH]
-    reports = _write_reports(mismatches, signed, data_dir.identity.signer(), out) if out is not None else []
-    _say(signed.manifest, cases, reports)
+    if out is not None:
+        _write_reports(mismatches, signed, data_dir.identity.signer(), out)
+    _say(signed.manifest, cases, reports=0 if out is None else len(mismatches))
     if mismatches:
         raise SystemExit(ExitCode.FAILED)
 
@@ -99,11 +100,10 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
         ) from None
 
 
-def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: Signer, out: Path) -> list[AuditReport]:
-    reports = []
+def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: Signer, out: Path) -> None:
     for case in mismatches:
         measured = case.nearest or ()
-        report, data = audit_report.make_report(signed.manifest, signer, case.envelope, measured, case.tolerance)
+        _, data = audit_report.make_report(signed.manifest, signer, case.envelope, measured, case.tolerance)
         path = out / f"{case.envelope.author.hex()[:16]}-{case.envelope.step}.audit"
         try:
             audit_report.decode_report_untrusted(signed.manifest, disk.read_bytes(path, "the audit report"))
@@ -111,11 +111,9 @@ def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: 
             disk.write_new(path, [data])
         else:
             disk.write_durably(path, data)  # replaces the report of an earlier audit
-        reports.append(report)
-    return reports
 
 
-def _say(manifest: Manifest, cases: list[AuditCase], reports: list[AuditReport]) -> None:
+def _say(manifest: Manifest, cases: list[AuditCase], *, reports: int) -> None:
     false_alarms = DENSE_FALSE_ALARMS if manifest.method.is_dense else FALSE_ALARMS
     lines = [f"{'author':<16}  {'step':>6}  {'deviation':>9}  {'tolerance':>9}"]
     for case in cases:
@@ -125,7 +123,7 @@ def _say(manifest: Manifest, cases: list[AuditCase], reports: list[AuditReport])
     counts = Counter(case.verdict for case in cases)
     verdicts = f"{counts[AuditVerdict.MISMATCH]} mismatches, {counts[AuditVerdict.UNJUDGED]} cannot be judged"
     lines += [f"{len(cases)} messages measured again, {verdicts}", f"False alarms: {false_alarms}"]
-    fields = {"messages": [_row(case) for case in cases], "reports": len(reports), "false_alarms": false_alarms}
+    fields = {"messages": [_row(case) for case in cases], "reports": reports, "false_alarms": false_alarms}
     options.print_result(fields, "\n".join(lines))
 
 

@@ -1,6 +1,5 @@
 """``sfnode eval``: measure the trained model from a data directory; no node needs to run."""
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -12,7 +11,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.state import Coefficients
 from sfnode.api.runs import open_run
-from sfnode.cli.options import at_step_option, device_options, is_json, json_option, local_model_option, node_option
+from sfnode.cli import options
 from sfnode.cli.remembered_options import model_of, read_settings
 from sfnode.extras import check_can_train
 from sfnode.quality_figures import Quality
@@ -27,14 +26,14 @@ _ALONE = bytes(32)  # seed of a key that signs nothing for others: the same exam
 
 
 @click.command("eval")
-@node_option
-@local_model_option
+@options.node_option
+@options.local_model_option
 @click.option(
     "--eval-data",
     help="Measure on this file of held-out rows.  [default: what the node remembers, or the data that come "
     "with an embedded task]",
 )
-@at_step_option
+@options.at_step_option
 @click.option("--compare", is_flag=True, help="Measure the model alone, too, and what your own examples alone teach.")
 @click.option(
     "--data",
@@ -54,8 +53,8 @@ _ALONE = bytes(32)  # seed of a key that signs nothing for others: the same exam
     is_flag=True,
     help="Check answers by the run's rule, although the node remembers a command of its own for that.",
 )
-@device_options
-@json_option
+@options.device_options
+@options.json_option
 def evaluate(
     data_dir: DataDirectory,
     model: str | None,
@@ -104,19 +103,19 @@ def evaluate(
         basis=data_dir.basis.find(manifest),
         private_reward=private_reward if isinstance(private_reward, str) else None,
     )
-    if config.private_reward is not None and not is_json():
+    if config.private_reward is not None and not options.is_json():
         what = f"as this node does, by {config.private_reward!r}; with --no-private-reward by the run's rule"
         click.echo(printable(f"Note: answers are checked {what}"), err=True)
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
-    with counting("evaluating", "rows", is_json=is_json()) as report:
+    with counting("evaluating", "rows", is_json=options.is_json()) as report:
         results = trio.run(evaluate_states, run.signed, config, states, report)
     named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
     labels = _NAMES if at_step is None else {**_NAMES, "after": f"the run, step {state.steps}"}
     _show(named, quality, labels)
-    if compare and not is_json():
+    if compare and not options.is_json():
         _show_answers(named, labels)
     if own is not None:
-        with counting("training on your own examples alone", "steps", is_json=is_json()) as report:
+        with counting("training on your own examples alone", "steps", is_json=options.is_json()) as report:
             alone = partial(evaluate_alone, steps=state.steps, on_progress=report)
             named["own"] = trio.run(alone, run.signed, replace(config, data=own), _ALONE)
         _show({"own": named["own"]}, quality, labels)
@@ -125,9 +124,9 @@ def evaluate(
         removed = {"after": evaluations.removed_before(state.roster.removals(), state.steps)}
         kept = {name: evaluated_step(named[name], steps[name], quality, removed.get(name, "")) for name in named}
         _keep(data_dir, kept, is_public)
-    if is_json():
+    if options.is_json():
         fields = {name: _as_json(found, quality) for name, found in named.items()}
-        click.echo(json.dumps({**fields, "step": state.steps, "state_digest": state.coefficients.digest().hex()}))
+        options.print_json({**fields, "step": state.steps, "state_digest": state.coefficients.digest().hex()})
 
 
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
@@ -147,7 +146,7 @@ def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
 
 def _show(results: dict[str, Evaluated], quality: Quality, labels: Mapping[str, str]) -> None:
     """Print a line for each result; JSON comes in one piece at the end."""
-    for name, result in results.items() if not is_json() else ():
+    for name, result in results.items() if not options.is_json() else ():
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         figure = f"{quality.name} {quality.figure(result.loss)}"
         spread = "" if result.spread is None else f"; {printable(result.spread.in_words())}"

@@ -37,7 +37,6 @@ class GroupedCommand(click.Command):
     """Prints the options of a command by `GROUPS`; all others come last."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options for --help; click calls this."""
         options = {param.opts[-1]: param for param in self.get_params(ctx) if isinstance(param, click.Option)}
         grouped = {name for names in GROUPS.values() for name in names}
         others = tuple(name for name in options if name not in grouped)

@@ -153,5 +153,5 @@ def _say(text: str, summary: storage.LogSummary, fields: Mapping[str, object], s
 
 @contextmanager
 def _progress(name: str) -> Iterator[storage.LogProgress]:
-    with telling() as tell:
-        yield lambda file_bytes, updates: tell(f"{name}, {updates:,} updates verified", file_bytes, 0)
+    with telling() as show:
+        yield lambda file_bytes, updates: show(f"{name}, {updates:,} updates verified", file_bytes, 0)

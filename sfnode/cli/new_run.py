@@ -48,7 +48,6 @@ class NewRun:
 
     @property
     def record_bytes(self) -> int:
-        """Return the size of one update's record."""
         return EnvelopeCodec(self.signed.manifest).record_bytes
 
 

@@ -238,7 +238,6 @@ def print_result(fields: object, text: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as one line of JSON."""
     click.echo(json.dumps(value))
 
 

@@ -18,7 +18,6 @@ class SectionedGroup(click.Group):
         self._sections = sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands; click calls this."""
         return [name for names in self._sections.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -36,7 +35,6 @@ class SectionedGroup(click.Group):
         return next(each for each in vars(module).values() if isinstance(each, click.Command) and each.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections for --help; click calls this."""
         width = max(map(len, self.list_commands(ctx)))
         for title, names in self._sections.items():
             found = {name: command for name in names if (command := self.get_command(ctx, name))}

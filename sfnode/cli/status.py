@@ -6,11 +6,9 @@ from sfnode.cli import exit_codes
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.options import is_json, json_option, node_option, print_json
 from sfnode.network import PeerState
-from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, printable
 from sfnode.status import (
     Status,
-    StatusDetail,
     StatusWords,
     admission_of,
     author_names,
@@ -71,12 +69,24 @@ def _rows(current: Status) -> dict[str, str]:
     of_what = "of the last sampled answers" if words.quality.is_reward else "on the last training batch"
     stage = (words.stage, words.directions, words.pace, words.time_left)
     excluded = counted(current.roster.authors_excluded, "author")
-    rows = {
+    lag, curve, speed, memory = "", "", "", network.memory.in_words()
+    if detail is not None:
+        if steps := detail.progress.lag_steps:
+            lag = f"{counted(steps, 'step')} behind the median of the others"
+        # Of the held-out losses, or else of the training losses, from the first step to the last; or of rewards.
+        values = [words.quality.value(each.loss) for each in detail.curve.evaluations or detail.curve.losses]
+        if len(values) > 1:
+            what = f"{'held-out' if detail.curve.evaluations else 'training'} {words.quality.short_name}"
+            curve = f"{sparkline(values, _CURVE_COLUMNS)} {what}"
+        rates = f"{format_rate(detail.bytes_in_per_s)} in, {format_rate(detail.bytes_out_per_s)} out"
+        speed = f"{detail.rows_per_s:,.1f} forward rows a second, {rates}"
+        memory += f", its worker {detail.processes_bytes >> 20} MiB" if detail.processes_bytes else ""
+    return {
         "run": f"{node.run} ({node.run_id[:16]})",
         "learns": life.learns,
         "node": f"{life.own_name} {author_names.short_key(node.author)}".strip(),
         "stage": ", ".join(part for part in stage if part),
-        "lag": "",
+        "lag": lag,
         "updates": f"{counted(ledger.updates, 'update')} of {counted(ledger.authors, 'author')}, "
         f"{counted(ledger.void_slots, 'void slot')}",
         "own": words.own_updates,
@@ -84,11 +94,11 @@ def _rows(current: Status) -> dict[str, str]:
         "admitted": f"{admission_of(current)} ({current.roster.admission}; {excluded} excluded)",
         words.quality.short_name: "none yet" if loss is None else f"{words.quality.figure(loss)} {of_what}",
         "held-out": words.evaluations,
-        "": "",
+        "": curve,
         "privacy": "" if current.training.privacy is None else current.training.privacy.in_words(),
         "gain": words.gain,
-        "speed": "",
-        "memory": network.memory.in_words(),
+        "speed": speed,
+        "memory": memory,
         "disk": "" if life.disk_free_bytes is None else f"{life.disk_free_bytes / 1e9:,.1f} GB free",
         "moved": f"{network.bytes_in:,} bytes in, {network.bytes_out:,} out",
         "ledger": node.ledger_root or "catching up",
@@ -97,23 +107,6 @@ def _rows(current: Status) -> dict[str, str]:
         "model": life.model.text if life.model is not None else "",
         "join": pasteable("sfnode join", life.join_string) if life.join_string else "",
         "peers": words.peers,
-    }
-    return rows if detail is None else rows | _detail_rows(detail, rows["memory"], words.quality)
-
-
-def _detail_rows(detail: StatusDetail, memory: str, quality: Quality) -> dict[str, str]:
-    """Return the rows that need the detail; they replace empty or shorter ones."""
-    lag = detail.progress.lag_steps
-    # A curve of the held-out losses, or else of the training losses, from the first step to the last; or of rewards.
-    values = [quality.value(each.loss) for each in detail.curve.evaluations or detail.curve.losses]
-    what = f"{'held-out' if detail.curve.evaluations else 'training'} {quality.short_name}"
-    workers = detail.processes_bytes
-    return {
-        "lag": f"{counted(lag, 'step')} behind the median of the others" if lag else "",
-        "": f"{sparkline(values, _CURVE_COLUMNS)} {what}" if len(values) > 1 else "",
-        "speed": f"{detail.rows_per_s:,.1f} forward rows a second, {format_rate(detail.bytes_in_per_s)} in, "
-        f"{format_rate(detail.bytes_out_per_s)} out",
-        "memory": f"{memory}, its worker {workers >> 20} MiB" if workers else memory,
     }
 
 

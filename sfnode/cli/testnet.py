@@ -1,6 +1,5 @@
 """``sfnode testnet``: run a whole network on this machine, to see it work."""
 
-import json
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from sfnode.cli.options import (
     learning_options,
     model_option,
     number_option,
+    print_json,
 )
 from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
@@ -157,7 +157,7 @@ def testnet(
     finally:
         view.close()
     if is_json():
-        click.echo(json.dumps(_as_json(result)))
+        print_json(_as_json(result))
     else:
         _print_result(result, Quality.of(signed.manifest.task))
     _check(result, folder, points_min)
@@ -228,7 +228,6 @@ class _View:
             self._live.start()
 
     def show(self, nodes: Sequence[LocalNode]) -> None:
-        """Show the present state of all nodes."""
         self._table = _table(nodes, self._quality)
         found = [node.status.training.loss for node in nodes if node.status is not None]
         losses = [loss for loss in found if loss is not None]
@@ -256,7 +255,6 @@ class _View:
         self._console.print(f"training each node's part alone: {done} of {total}")
 
     def close(self) -> None:
-        """Stop the live table and restore the terminal."""
         if self._live:
             self._live.stop()
 

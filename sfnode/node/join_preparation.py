@@ -117,7 +117,7 @@ def _warn_of_copy(options: run.JoinOptions, signer: Signer, reporter: Reporter) 
 
 
 def _network_config(manifest: Manifest, options: run.JoinOptions, signer: Signer) -> NetworkConfig:
-    network, name = options.network, None
+    network, upload, name = options.network, options.limits.max_upload, None
     if network.name is not None:
         own_name = policy.node_names.parse_name(network.name)
         name = policy.node_names.sign_name(signer, manifest.run_id, own_name, int(time.time()))
@@ -131,7 +131,7 @@ def _network_config(manifest: Manifest, options: run.JoinOptions, signer: Signer
         neighbours_fixed=network.neighbours_fixed,
         local_discovery=not network.no_mdns,
         port_mapping=network.upnp,
-        upload_bytes_per_s=work_limits(options.limits).upload_bytes_per_s,
+        upload_bytes_per_s=0 if upload is None else run.parse_rate(upload),
         origins=ip_groups.Origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
         memory=MemoryConfig(bytes_max=memory_bytes_max, look=resident_bytes),
     )

@@ -34,7 +34,6 @@ class Life:
             self._data_dir.end.expect()
 
     async def stop_on_request(self, scope: trio.CancelScope, reporter: Reporter) -> None:
-        """Cancel ``scope`` on `sfnode stop`."""
         slips = Slips()
         while self._data_dir is not None:
             with slips.contained("stop"):

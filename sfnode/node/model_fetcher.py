@@ -1,7 +1,6 @@
 """Fetches a model's files from the neighbours into this machine's cache, in pieces that are checked as they come."""
 
 import errno
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from protocol.wire import PeerId
 from sfnode.model_files import FetchedModel, PartialFile, pieces
 from sfnode.network import Pace, Wanted, sessions
 from sfnode.node.piece_fetcher import PieceFetcher
+from sfnode.node.step_rate import RecentRate
 from sfnode.reporter import Reporter, described_bytes, format_rate
 from sfnode.status import ModelProgress
 from sfnode.storage import disk
@@ -39,7 +39,7 @@ class ModelFetcher:
         self._done_bytes = 0
         self._total_bytes = 0
         self._not_stored = ""  # what the progress says while the disk does not take the model
-        self._seen: deque[tuple[float, int]] = deque()  # (time, bytes received by then)
+        self._rate = RecentRate(_RATE_S)
         self._told: set[str] = set()
 
     async def fetch(self, files: Sequence[FileSpec], folder: Path) -> None:
@@ -58,12 +58,7 @@ class ModelFetcher:
 
     def look(self) -> ModelProgress:
         """Return the progress now, with the rate since the looks of the last seconds."""
-        now_s, received = trio.current_time(), self._pieces.received_bytes
-        self._seen.append((now_s, received))
-        while self._seen[0][0] < now_s - _RATE_S:
-            self._seen.popleft()
-        span_s = now_s - self._seen[0][0]
-        rate = (received - self._seen[0][1]) / span_s if span_s > 0 else 0.0
+        rate = self._rate.take(trio.current_time(), self._pieces.received_bytes) or 0.0
         givers, sizes = self._pieces.givers(), described_bytes(self._done_bytes, self._total_bytes)
         peers = f"from {givers} peer{'s' if givers != 1 else ''}: {sizes}, {format_rate(rate)}"
         text = f"fetching the model {peers}" if givers else f"waiting for a peer that has the model: {sizes}"

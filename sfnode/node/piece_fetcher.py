@@ -30,7 +30,6 @@ class KnownNeighbours:
     givers: set[PeerId] = field(default_factory=set)
 
     def forget_all_but(self, peers: frozenset[PeerId]) -> None:
-        """Forget the peers that are no longer neighbours."""
         self.losses = Counter({peer: count for peer, count in self.losses.items() if peer in peers})
         self.givers &= peers
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from protocol.errors import OperatorError
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
 _RATE = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(min|h|d)", re.IGNORECASE)
@@ -75,7 +75,6 @@ class WorkingHours:
     spans: tuple[tuple[int, int], ...]
 
     def covers(self, minute: int) -> bool:
-        """Return whether that minute of the day is in one of the spans."""
         return any((minute - first) % DAY_MINUTES <= (until - first - 1) % DAY_MINUTES for first, until in self.spans)
 
     def minutes_until(self, minute: int) -> int:

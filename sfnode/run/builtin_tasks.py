@@ -32,7 +32,6 @@ class TaskTexts:
 
     @property
     def kind(self) -> TaskKind:
-        """Return the kind of task that the completion implies."""
         return TaskKind.REWARD if self.is_reward else kind_of(self.completion)
 
     @property

@@ -14,14 +14,9 @@ _NAME_LENGTH_MAX = 64
 
 def find_data_directory(manifest: Manifest, given: DataDirectory | None) -> DataDirectory:
     """Return the directory of --data-dir, else the run's own one below HOME."""
-    return given or DataDirectory(default_data_dir(manifest, HOME.expanduser()))
-
-
-def default_data_dir(manifest: Manifest, home: Path) -> Path:
-    """Return the run's folder in ``home``."""
     # A run's name is free text, perhaps a stranger's, and could lead anywhere.
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip("-.")[:_NAME_LENGTH_MAX] or "run"
-    return home / f"{name}-{manifest.run_id.hex()[:12]}"
+    return given or DataDirectory(HOME.expanduser() / f"{name}-{manifest.run_id.hex()[:12]}")
 
 
 def nodes_here() -> list[DataDirectory]:

@@ -3,10 +3,11 @@
 Each dataclass is created once from what was typed, and never changed. None means that an option was not given.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from protocol.node import SnapshotUse
 from sfnode.network import Address, bounds, ip_groups, policy
@@ -18,6 +19,7 @@ from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import DeviceOptions
 
 _THREADS_MAX = 1_024  # more than machines have; with millions, PyTorch aborts, and the model is blamed
+_Options = TypeVar("_Options")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,28 +258,20 @@ class JoinOptions:
     )
 
 
-def values_of(options: JoinOptions) -> dict[str, object]:
+def values_of(options: object) -> dict[str, object]:
     """Return all values by field name, from all groups; the names are unique."""
-    return dict(_leaves("options", options))
+    assert is_dataclass(options)
+    values: dict[str, object] = {}
+    for each in fields(options):
+        value = getattr(options, each.name)
+        values |= values_of(value) if is_dataclass(value) else {each.name: value}
+    return values
 
 
-def with_values(options: JoinOptions, values: Mapping[str, object]) -> JoinOptions:
-    """Return the options with other values in some fields. The caller is responsible for their types."""
-    changed = _changed(options, values)
-    assert isinstance(changed, JoinOptions)
-    return changed
-
-
-def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
-    if not is_dataclass(value) or isinstance(value, type):
-        yield name, value
-        return
-    for each in fields(value):
-        yield from _leaves(each.name, getattr(value, each.name))
-
-
-def _changed(value: object, values: Mapping[str, object]) -> object:
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    names = [each.name for each in fields(value)]
-    return replace(value, **{n: values[n] if n in values else _changed(getattr(value, n), values) for n in names})
+def with_values(options: _Options, values: Mapping[str, object]) -> _Options:
+    """Return the options with other values in some fields of all groups. The caller is responsible for their types."""
+    if not is_dataclass(options) or isinstance(options, type):
+        return options
+    names = [each.name for each in fields(options)]
+    changed = {n: values[n] if n in values else with_values(getattr(options, n), values) for n in names}
+    return replace(options, **changed)

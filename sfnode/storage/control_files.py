@@ -27,7 +27,6 @@ class ControlFiles:
         self._folder, self._pause_file, self._stop_file = ExclusiveFolder(folder), folder / "paused", folder / "stop"
 
     def is_paused(self) -> bool:
-        """Return whether the operator has paused the node."""
         return self.paused_until_s() > time.time()
 
     def paused_until_s(self) -> float:
@@ -51,7 +50,6 @@ class ControlFiles:
         _unlink(self._pause_file)
 
     def is_asked_to_stop(self) -> bool:
-        """Return whether the node is asked to stop."""
         return self._stop_file.exists()
 
     def ask_to_stop(self) -> None:

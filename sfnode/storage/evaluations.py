@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from protocol.errors import OperatorError
 from protocol.ledger import Roster
@@ -14,6 +14,7 @@ from sfnode.storage.disk import read_bytes, write_json
 
 BEST_STEP: Literal["best"] = "best"
 AtStep = int | Literal["best"]
+_Content = TypeVar("_Content")
 
 # What a model is called wherever it is measured
 ALONE = "the model alone"
@@ -110,12 +111,7 @@ class GainFile:
 
     def read(self) -> Gain | None:
         """Return the gain; None if there is no file. OperatorError: the file cannot be read."""
-        if not self._path.exists():
-            return None
-        try:
-            return from_json_untrusted(Gain, read_bytes(self._path, "the gain"), "gain")
-        except Malformed:
-            raise OperatorError(f"{self._path} is damaged. Remove it: `sfnode eval --compare` writes it anew") from None
+        return _read(self._path, Gain, "the gain", "`sfnode eval --compare` writes it anew")
 
     def write(self, gain: Gain) -> None:
         """Replace the file. OperatorError if it cannot be written."""
@@ -130,15 +126,9 @@ class EvaluationsFile:
 
     def read(self) -> list[EvaluatedStep]:
         """Return the evaluations by step; none if there is no file. OperatorError: the file cannot be read."""
-        if not self._path.exists():
-            return []
-        try:
-            found = from_json_untrusted(tuple[EvaluatedStep, ...], read_bytes(self._path, "evaluations"), "evaluations")
-        except Malformed:
-            raise OperatorError(
-                f"{self._path} is damaged. Remove it: only the best step so far is forgotten with it"
-            ) from None
-        return sorted(found, key=lambda each: each.step)
+        lost = "only the best step so far is forgotten with it"
+        found = _read(self._path, tuple[EvaluatedStep, ...], "evaluations", lost)
+        return sorted(found or (), key=lambda each: each.step)
 
     def write(self, evaluations: Sequence[EvaluatedStep]) -> None:
         """Replace the file. OperatorError if it cannot be written."""
@@ -171,6 +161,16 @@ def standing(found: Sequence[EvaluatedStep], roster: Roster) -> list[EvaluatedSt
     """Return the evaluations of models that the run still has: since then, nobody's updates have left their steps."""
     removals = roster.removals()
     return [each for each in found if each.removed == removed_before(removals, each.step)]
+
+
+def _read(path: Path, kind: type[_Content], what: str, without: str) -> _Content | None:
+    """Return what a file holds; None if there is none. OperatorError, which says what is so ``without`` the file."""
+    if not path.exists():
+        return None
+    try:
+        return from_json_untrusted(kind, read_bytes(path, what), what)
+    except Malformed:
+        raise OperatorError(f"{path} is damaged. Remove it: {without}") from None
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:

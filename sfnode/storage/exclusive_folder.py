@@ -44,7 +44,6 @@ class ExclusiveFolder:
 
     @property
     def lock_file(self) -> Path:
-        """Return the path of the file that the node locks."""
         return self.path / LOCK_FILE
 
     def claim(self) -> bool:

@@ -30,7 +30,6 @@ class RunSize:
 
 
 def size_of_run(manifest: Manifest) -> RunSize:
-    """Return the bounds of a run."""
     records = 2 * manifest.authors_max * (manifest.steps // manifest.method.local_steps)
     return RunSize(
         coefficients=_COEFFICIENT_BYTES * coefficient_count(manifest),

@@ -78,7 +78,6 @@ class LocalNetworkResult:
 
     @property
     def statuses(self) -> list[Status]:
-        """Return the statuses of the nodes that have reported."""
         return [node.status for node in self.nodes if node.status is not None]
 
     @property

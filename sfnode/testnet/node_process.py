@@ -63,7 +63,6 @@ class NodeProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the node runs."""
         return self.process is not None and self.exit_code is None
 
     @property

@@ -61,12 +61,10 @@ class Panel:
     colour: str
 
     def x(self, step: float) -> float:
-        """Return the pixel column of a step."""
         first, last = self.steps
         return LEFT + (RIGHT - LEFT) * (step - first) / (last - first)
 
     def y(self, value: float) -> float:
-        """Return the pixel row of a value."""
         (top, bottom), (low, high) = self.rows, self.values
         return bottom - (bottom - top) * (value - low) / (high - low)
 

@@ -15,7 +15,7 @@ import trio.testing
 
 from protocol.errors import OperatorError
 from sfnode import metrics
-from sfnode.metrics import is_shut, metrics_socket, parse_metrics_address, serve_metrics
+from sfnode.metrics import metrics_socket, parse_metrics_address, serve_metrics
 from sfnode.status import Status, read_status
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.unexpected_errors import Slips
@@ -137,15 +137,6 @@ async def test_server__open_to_other_machines__answers_to_the_name_that_they_kno
         nursery.start_soon(serve_metrics, none_runs(tmp_path), listener, Slips())
         assert (await ask(port, b"GET /metrics HTTP/1.1\r\nHost: node:9464\r\n\r\n")).startswith(b"HTTP/1.1 503")
         nursery.cancel_scope.cancel()
-
-
-def test_address__shut_or_open__is_known() -> None:
-    assert [is_shut(text) for text in ("127.0.0.1:1", "[::1]:2", "0.0.0.0:3", "192.0.2.1:4")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
 
 
 def test_address__on_loopback__is_taken() -> None:

@@ -11,7 +11,7 @@ import pytest
 from protocol.run.manifest import sign_manifest
 from sfnode.node.join_preparation import prepare
 from sfnode.reporter import Reporter
-from sfnode.run.node_options import JoinOptions, RunSource, TrainingOptions
+from sfnode.run.node_options import JoinOptions, LimitOptions, RunSource, TrainingOptions
 from sfnode.run.run_address import combined
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.manifests import OWNER, small_manifest
@@ -30,3 +30,11 @@ async def test_prepare__relay_with_what_trainers_need__says_that_it_makes_no_use
     await prepare(sign_manifest(small_manifest(), OWNER), options, Reporter(is_json=True, stream=lines))
     said = [event for event in map(json.loads, lines.getvalue().splitlines()) if event["event"] == "unused_options"]
     assert [each["options"] for each in said] == ([unused] if unused else [])
+
+
+@pytest.mark.parametrize(("typed", "bytes_per_s"), [("80kB/s", 80_000), (None, 0)])
+async def test_prepare__max_upload__limits_the_network(typed: str | None, bytes_per_s: int, tmp_path: Path) -> None:
+    source = RunSource(bootstrap=combined([]), data_dir=DataDirectory(tmp_path / "node"))
+    options = JoinOptions(source=source, is_relay=True, limits=LimitOptions(max_upload=typed))
+    config = await prepare(sign_manifest(small_manifest(), OWNER), options, Reporter(stream=io.StringIO()))
+    assert config.network.upload_bytes_per_s == bytes_per_s

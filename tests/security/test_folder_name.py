@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.run.default_directory import default_data_dir
+from sfnode.run import find_data_directory
 from tests.support.manifests import small_manifest
 
 HOSTILE = [
@@ -28,24 +28,31 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_default_data_dir__hostile_name__is_one_plain_folder_below_home(name: str, tmp_path: Path) -> None:
+def test_find_data_directory__hostile_name__is_one_plain_folder_below_home(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A fault once: the name went into the path as it was, and a bootstrap decides what the run is called."""
     manifest = replace(small_manifest(), name=name)
-    found = default_data_dir(manifest, tmp_path)
-    assert found.parent == tmp_path == found.resolve().parent
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found, home = find_data_directory(manifest, None).path, tmp_path / ".sfnode"
+    assert found.parent == home == found.resolve().parent
     assert found.name.isascii() and found.name.isprintable() and not found.name.startswith((".", "-", "~"))
     assert found.name.endswith(manifest.run_id.hex()[:12])
-    found.mkdir()  # the system takes it
+    found.mkdir(parents=True)  # the system takes it
 
 
 @pytest.mark.parametrize("name", ["sst2_opt-1.3b", "test"])
-def test_default_data_dir__usual_name__is_kept(name: str, tmp_path: Path) -> None:
+def test_find_data_directory__usual_name__is_kept(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = replace(small_manifest(), name=name)
-    assert default_data_dir(manifest, tmp_path) == tmp_path / f"{name}-{manifest.run_id.hex()[:12]}"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_data_directory(manifest, None).path == tmp_path / ".sfnode" / f"{name}-{manifest.run_id.hex()[:12]}"
 
 
-def test_default_data_dir__folder_elsewhere_that_a_name_leads_to__is_not_used(tmp_path: Path) -> None:
+def test_find_data_directory__folder_elsewhere_that_a_name_leads_to__is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manifest = replace(small_manifest(), name="../elsewhere")
-    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".sfnode").mkdir()
     (tmp_path / f"elsewhere-{manifest.run_id.hex()[:12]}").mkdir()
-    assert default_data_dir(manifest, tmp_path / "home").parent == tmp_path / "home"
+    assert find_data_directory(manifest, None).path.parent == tmp_path / ".sfnode"

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from sfnode.node.watching.step_rate import RecentRate, StepRate
+from sfnode.node.step_rate import RecentRate, StepRate
 from sfnode.reporter import counted
 from sfnode.status import Status, StatusWords, admission_of, sparkline, thinned
 from sfnode.storage.evaluations import EvaluatedStep, Gain

@@ -1,5 +1,6 @@
 """``sfnode join --web`` and ``--metrics``: serve a page and figures for Prometheus while the node runs."""
 
+import ipaddress
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ import trio
 
 from protocol.ledger import Ledger
 from sfnode.http_guard import url_to_open
-from sfnode.metrics import is_shut, metrics_socket, parse_metrics_address, serve_metrics
+from sfnode.metrics import metrics_socket, parse_metrics_address, serve_metrics
 from sfnode.node import Daemon
 from sfnode.page import TOKEN_FILE, LogTail, Page, PageAddress, load_or_create_token
 from sfnode.status import read_status
@@ -31,8 +32,9 @@ async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[Non
         listener = listeners.pop() if listeners else await metrics_socket(where)  # open another one after a slip
         await serve_metrics(partial(read_status, daemon.config.data_dir), listener, daemon.slips)
 
-    url = url_to_open(*parse_metrics_address(where), "metrics")
-    warning = [] if is_shut(where) else ["whoever can reach that port reads them, without a password (docs/metrics.md)"]
+    host, port = parse_metrics_address(where)
+    url, is_shut = url_to_open(host, port, "metrics"), ipaddress.ip_address(host).is_loopback
+    warning = [] if is_shut else ["whoever can reach that port reads them, without a password (docs/metrics.md)"]
     daemon.reporter.event("metrics", f"metrics for Prometheus: {url}", *warning, url=url)
     async with _outliving(daemon, "metrics", serve):
         yield

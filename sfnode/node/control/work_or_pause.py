@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sfnode.reporter import format_seconds
-from sfnode.run import LimitOptions, OnBattery, WorkingHours, parse_hours, parse_rate, parse_size
+from sfnode.run import LimitOptions, OnBattery, WorkingHours, parse_hours, parse_size
 
 # Shares of all cores that other programs use. A working node pauses above the first, and a paused node resumes below
 # the second. In between nothing changes, so that the node does not switch with every click.
@@ -33,14 +33,12 @@ class WorkLimits:
     Attributes:
         hours: of local time; None: always.
         memory_bytes_max: for node and worker together; None: no limit.
-        upload_bytes_per_s: to all peers together; 0: no limit.
         pause_when: names of programs; the node does not work while one of them runs.
         disk_bytes_max: for the data directory; None: no limit.
     """
 
     hours: WorkingHours | None = None
     memory_bytes_max: int | None = None
-    upload_bytes_per_s: int = 0
     only_when_idle: bool = False
     works_on_battery: bool = False
     pause_when: tuple[str, ...] = ()
@@ -85,7 +83,6 @@ def work_limits(options: LimitOptions) -> WorkLimits:
     return WorkLimits(
         hours=None if options.hours is None else parse_hours(options.hours),
         memory_bytes_max=None if options.max_memory is None else parse_size(options.max_memory),
-        upload_bytes_per_s=0 if options.max_upload is None else parse_rate(options.max_upload),
         only_when_idle=options.only_when_idle,
         works_on_battery=options.on_battery is OnBattery.WORK,
         pause_when=options.pause_when,

@@ -17,11 +17,11 @@ from protocol.events import Event, MessageArrived, PeerLeft
 from protocol.node import Node, statistics
 from protocol.wire import Head, PeerId
 from sfnode.network import Network, PeerState, policy
+from sfnode.node.step_rate import RecentRate, StepRate
 from sfnode.node.watching.catch_up_monitor import CatchUpMonitor
 from sfnode.node.watching.disk_limit import check_disk
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, KeyCopyNews, NetworkNews
-from sfnode.node.watching.step_rate import RecentRate, StepRate
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
 from sfnode.run import purpose_of, run_address
