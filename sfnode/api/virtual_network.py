@@ -29,6 +29,11 @@ class VirtualLink:
     delay_ms_min: int = 20
     delay_ms_max: int = 100
 
+    @property
+    def delay_ms(self) -> float:
+        """Return the mean delay."""
+        return (self.delay_ms_min + self.delay_ms_max) / 2
+
 
 class VirtualNetwork:
     """Passes messages and the time to cores. What else a core asks for, `carry_out` of a subclass may do.

@@ -190,10 +190,6 @@ device_option = click.option(
     show_default=True,
     help="Compute on this device; `auto` takes a CUDA card if there is one, else the processor.",
 )
-_QUANTISED = (
-    "Hold the weights in this number format; fewer bits take less memory. The int formats need the "
-    "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`)."
-)
 dtype_option = _dtype_option(
     "Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.", FLOATS
 )
@@ -202,8 +198,9 @@ device_options = group(
     DeviceOptions,
     device_option,
     _dtype_option(
-        f"{_QUANTISED} `auto` is bf16, and fp32 for small models. Each product is made in the format or in fp32, as is "
-        "faster here.",
+        "Hold the weights in this number format; fewer bits take less memory. The int formats need the extra "
+        "`quantised` (in a clone: `python deploy/install.py --extras train,quantised`). `auto` is bf16, and fp32 for "
+        "small models. Each product is made in the format or in fp32, as is faster here.",
         (_DEVICE.dtype, *PRECISIONS),
         _DEVICE.dtype,
     ),

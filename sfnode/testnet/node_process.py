@@ -12,7 +12,7 @@ from typing import IO, cast
 from sfnode.children.child_program import Program
 from sfnode.status import Status
 
-_LEAVE_S = 10.0  # a busy machine takes a few seconds for the goodbyes and the last write
+LEAVE_S = 10.0  # once its parent has died: a busy machine takes a few seconds for the goodbyes and the last write
 
 NodeEvent = Mapping[str, object]  # a line of `sfnode join --json`; "event" says which
 
@@ -23,16 +23,12 @@ class NodeProcess:
 
     Attributes:
         arguments: arguments of ``sfnode join`` other than --data-dir and --json.
-        prefix: a command that runs the node somewhere else.
-        module: the module that ``python -m`` runs.
         process: the present or the last process.
         logs: its output, one file for each start, next to ``directory`` unless `start` gets another path.
     """
 
     directory: Path
     arguments: list[str]
-    prefix: tuple[str, ...] = ()
-    module: str = "sfnode"
     process: subprocess.Popen[bytes] | None = None
     logs: list[Path] = field(default_factory=list)
     _read_bytes: int = 0  # how far `new_events` has read the last log
@@ -41,11 +37,6 @@ class NodeProcess:
     def words(self) -> list[str]:
         """Return the words that follow `sfnode` on the command line."""
         return ["join", "--data-dir", str(self.directory), "--json", *self.arguments]
-
-    @property
-    def program(self) -> Program:
-        """Return the program that runs the node; where its parent dies, it gets `_LEAVE_S` to say goodbye and end."""
-        return Program(module=self.module, arguments=tuple(self.words), leave_s=_LEAVE_S, prefix=self.prefix)
 
     def start(self, log: Path | None = None) -> None:
         """Start the node, or start it again; ``log``: the file for its output."""
@@ -59,7 +50,8 @@ class NodeProcess:
 
     def _launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         # In our session: Linux shares cores out by session, and Ctrl-C is for all nodes of a test network.
-        return self.program.start(stdout=output, stderr=subprocess.STDOUT, is_own_session=False)
+        program = Program(module="sfnode", arguments=tuple(self.words), leave_s=LEAVE_S)
+        return program.start(stdout=output, stderr=subprocess.STDOUT, is_own_session=False)
 
     @property
     def is_alive(self) -> bool:
@@ -90,17 +82,15 @@ class NodeProcess:
         if self.process is not None and self.process.stdin is not None:
             self.process.stdin.close()
 
-    def events(self) -> Sequence[NodeEvent]:
-        """Return all events since the last start."""
-        return _events_in(self.logs[-1].read_bytes())[0]
-
     def new_events(self) -> Sequence[NodeEvent]:
         """Return the events since the last call, or since the last start."""
         with self.logs[-1].open("rb") as log:
             log.seek(self._read_bytes)
-            found, length = _events_in(log.read())
-        self._read_bytes += length
-        return found
+            data = log.read()
+        whole = data[: data.rfind(b"\n") + 1]  # the last line may be half written
+        self._read_bytes += len(whole)
+        objects = [_object(line) for line in whole.splitlines() if line.startswith(b"{")]
+        return [each for each in objects if "event" in each]
 
     def last_words(self) -> str:
         """Return the last line of the log that is not an event: the cause, where the node ended by itself."""
@@ -111,13 +101,6 @@ class NodeProcess:
             if isinstance(error := _object(line).get("error"), dict):
                 return f"Error: {error['message']}"
         return "it said nothing"
-
-
-def _events_in(data: bytes) -> tuple[list[NodeEvent], int]:
-    """Return the events in the whole lines of a log and the bytes of these lines: the last may be half written."""
-    end = data.rfind(b"\n") + 1
-    objects = [_object(line) for line in data[:end].splitlines() if line.startswith(b"{")]
-    return [each for each in objects if "event" in each], end
 
 
 def _object(line: str | bytes) -> NodeEvent:

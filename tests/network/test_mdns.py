@@ -30,8 +30,7 @@ from sfnode.network.discovery.mdns_packets import (
 )
 from sfnode.network.policy.addresses import Address, parse_address, peer_of_author
 from sfnode.storage.key_file import IDENTITY_FILE
-from sfnode.testnet.node_process import NodeProcess
-from tests.support.daemons import demo_run, write_run
+from tests.support.daemons import PlacedProcess, demo_run, write_run
 from tests.support.network_nodes import network, seed
 from tests.support.running_nodes import wait_until
 
@@ -232,9 +231,9 @@ def two_machines() -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[NodeProcess]:
+def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[PlacedProcess]:
     """A relay in a namespace."""
-    node = NodeProcess(directory, ["--relay", *arguments], prefix=("ip", "netns", "exec", namespace))
+    node = PlacedProcess(directory, ["--relay", *arguments], prefix=("ip", "netns", "exec", namespace))
     node.start()
     try:
         yield node
@@ -243,7 +242,7 @@ def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[NodePr
         assert node.process is not None and node.process.wait(10) == node.exit_code == 0
 
 
-def joined(node: NodeProcess) -> set[object]:
+def joined(node: PlacedProcess) -> set[object]:
     return {event["peer"] for event in node.events() if event["event"] == "peer_joined"}
 
 

@@ -12,7 +12,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -33,7 +35,7 @@ from sfnode.run.manifest_builder import AUTHORS_MAX, STALENESS, MethodOptions, b
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.example_files import data_spec
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.testnet.node_process import NodeProcess
+from sfnode.testnet.node_process import LEAVE_S, NodeEvent, NodeProcess
 from sfnode.worker_protocol.training_config import DeviceOptions, TrainingConfig
 from tests.support.fork_server import start, start_child
 from tests.support.manifests import OWNER
@@ -145,7 +147,30 @@ def free_ports(count: int) -> list[int]:
     return sorted(ports)
 
 
-class JoinProcess(NodeProcess):
+@dataclass
+class PlacedProcess(NodeProcess):
+    """A node that a command may run somewhere else (``prefix``), or that another ``module`` of Python runs.
+
+    All that it has said can be read again.
+    """
+
+    prefix: tuple[str, ...] = ()
+    module: str = "sfnode"
+
+    def _launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        program = Program(module=self.module, arguments=tuple(self.words), leave_s=LEAVE_S, prefix=self.prefix)
+        return program.start(stdout=output, stderr=subprocess.STDOUT, is_own_session=False)
+
+    def events(self) -> Sequence[NodeEvent]:
+        """All events since the last start."""
+        read_bytes, self._read_bytes = self._read_bytes, 0
+        try:
+            return self.new_events()
+        finally:
+            self._read_bytes = read_bytes
+
+
+class JoinProcess(PlacedProcess):
     """A node under test. Runs of tests are equal to the bit: without --no-mdns two at once would find each other."""
 
     @property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sfnode.testnet.node_process import NodeProcess
+from tests.support.daemons import PlacedProcess
 
 
-def node_with(log: Path, text: str) -> NodeProcess:
+def node_with(log: Path, text: str) -> PlacedProcess:
     log.write_text(text)
-    return NodeProcess(log.parent / "node", [], logs=[log])
+    return PlacedProcess(log.parent / "node", [], logs=[log])
 
 
 def test_new_events__half_written_line__comes_with_the_next_call_and_once(tmp_path: Path) -> None:
@@ -38,8 +38,6 @@ def test_last_words__lines_that_a_full_disk_cut__are_passed_over(tmp_path: Path)
     assert node.events() == []
 
 
-def test_command__prefix_module_and_arguments__are_in_their_places(tmp_path: Path) -> None:
-    node = NodeProcess(tmp_path, ["--relay"], prefix=("nice",), module="other")
-    command = node.program.command
-    assert command[0] == "nice"
-    assert command[-6:] == ["other", "join", "--data-dir", str(tmp_path), "--json", "--relay"]
+def test_words__arguments__follow_those_of_every_node(tmp_path: Path) -> None:
+    node = PlacedProcess(tmp_path, ["--relay"])
+    assert node.words == ["join", "--data-dir", str(tmp_path), "--json", "--relay"]
