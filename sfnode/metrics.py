@@ -63,7 +63,7 @@ METRICS = (
     _gauge("sfnode_expects_peers", "1 when the node knows of others to dial.", lambda s: s.network.expects_peers),
     _gauge(
         "sfnode_differing_peers",
-        "Of a finished node: neighbours that do not hold the same updates.",
+        "Of a finished node: neighbours that do not hold the same updates, but for want of room in the author table.",
         lambda s: s.end.differing_peers,
     ),
     _gauge(

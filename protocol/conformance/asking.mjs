@@ -102,6 +102,7 @@ export class Session {
   hasOwn = false; // all that the neighbour holds of `author` is here
   spans = []; // those that it holds
   isCut = false; // it holds something beyond the horizon
+  isFull = false; // it holds something of an author for whom there is no room here
   #run;
   #ledger;
   #taken;
@@ -272,7 +273,10 @@ export class Session {
   /** Steps that are to be pulled, ascending. */
   *#missing(span, author, theirs) {
     const own = this.#ledger.slots(span, author);
-    if (bucketDigest(span, author, own).equals(theirs.digest) || !this.#ledger.hasRoomFor(author)) return [];
+    const hasRoom = this.#ledger.hasRoomFor(author);
+    const counts = (step) => this.#ledger.roster.leaves(author, step);
+    if (!hasRoom && (theirs.valid.some(counts) || theirs.void.some(counts))) this.isFull = true;
+    if (bucketDigest(span, author, own).equals(theirs.digest) || !hasRoom) return [];
     const lacking = theirs.valid.filter((step) => !own.has(step));
     const unvoided = theirs.void.filter((step) => !own.get(step)?.isVoid);
     let missing = [...lacking, ...unvoided].sort((a, b) => a - b);
@@ -283,7 +287,7 @@ export class Session {
       const isVoidHere = theirs.valid.some((step) => own.get(step).isVoid);
       if (missing.length === 0 && !this.isFailed && !isVoidHere) missing = theirs.valid; // two payloads with one hash
     }
-    missing = missing.filter((step) => this.#ledger.roster.leaves(author, step));
+    missing = missing.filter(counts);
     this.isCut ||= missing.some((step) => step > this.horizon);
     return missing.filter((step) => step <= this.horizon);
   }

@@ -60,10 +60,20 @@ export class Synchroniser {
     return distances.length > 0 ? Math.min(...distances) : null;
   }
 
+  /** SPEC 8.4.8: what it holds beyond this root has no place here. */
+  #isApart({ head, roots, isFull }, root) {
+    return isFull && roots[0].equals(root) && roots[1].equals(head.root);
+  }
+
+  /** Whether a session with it can bring nothing. */
+  #agrees(neighbour, root) {
+    return neighbour.head?.root.equals(root) || this.#isApart(neighbour, root);
+  }
+
   /** How the last heads compare with the own ledger (9.6). */
   agreement() {
     const root = this.#state.root();
-    const equal = [...this.#neighbours].filter(([, { head }]) => head?.root.equals(root)).map(([peer]) => peer);
+    const equal = [...this.#neighbours].filter(([, each]) => this.#agrees(each, root)).map(([peer]) => peer);
     return {
       equal: new Set([...equal, ...this.#leftWith(root)]).size,
       differing: this.#neighbours.size - equal.length,
@@ -81,6 +91,7 @@ export class Synchroniser {
     this.#neighbours.set(peer, {
       session: null, askedMs: 0, heardMs: 0, isAskedAgain: false, restUntilMs: 0,
       headSentMs: null, head: null, mismatches: 0, failures: 0, hasSkipped: false,
+      roots: [], isFull: false, // when its last session began, here and there
     });
     this.metMs ??= nowMs;
   }
@@ -90,7 +101,7 @@ export class Synchroniser {
     this.#neighbours.delete(peer);
     neighbour?.session?.release();
     const root = this.#state.root();
-    if (neighbour?.head?.root.equals(root)) this.#leftWith(root).add(peer);
+    if (neighbour !== undefined && this.#agrees(neighbour, root)) this.#leftWith(root).add(peer);
   }
 
   headSent(peer, nowMs) {
@@ -106,7 +117,8 @@ export class Synchroniser {
   receiveHead(peer, head, nowMs, options) {
     const neighbour = this.#neighbours.get(peer);
     neighbour.head = head;
-    if (head.root.equals(this.#state.root())) {
+    const root = this.#state.root();
+    if (this.#agrees(neighbour, root)) {
       neighbour.mismatches = 0;
       this.isLive = true;
       return [];
@@ -117,6 +129,7 @@ export class Synchroniser {
     const { run } = this.#state;
     const more = { pullBytesMax: this.#limits.PULL_BYTES_MAX, isThorough: neighbour.hasSkipped };
     neighbour.session = new Session(run, this.#state, this.#shared, { ...options, ...more });
+    [neighbour.roots, neighbour.isFull] = [[root, head.root], false];
     return this.#ask(peer, neighbour, neighbour.session.start(this.#nextRequest()), nowMs);
   }
 
@@ -154,6 +167,7 @@ export class Synchroniser {
     neighbour.mismatches = 0;
     neighbour.cutAt = session.isCut && !isFailed ? session.horizon : null;
     neighbour.hasSkipped = session.hasSkipped;
+    neighbour.isFull = session.isFull && !isFailed && !session.hasSkipped && !session.isCut;
     neighbour.failures = isFailed && !session.hasProgressed ? neighbour.failures + 1 : 0;
     const { SYNC_REST_MS: least, SYNC_REST_MS_MAX: most } = this.#limits;
     neighbour.restUntilMs = nowMs + Math.min(least * 2 ** neighbour.failures, most);

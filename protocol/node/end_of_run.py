@@ -20,7 +20,8 @@ class Ending:
 
     Attributes:
         equal_peers: neighbours whose last root is this node's, including those that left with it.
-        differing_peers: neighbours with another root, or without a head yet.
+        full_peers: neighbours apart for good: what they hold beyond this node's root has no place in its author table.
+        differing_peers: other neighbours with another root, or without a head yet.
         awaited_authors: number of authors at work whose last round is not here.
         work_distance: sessions to the nearest node that has work; WORK_DISTANCE_MAX: none is within reach.
         is_over: whether this node has done its part and nothing is missing.
@@ -28,6 +29,7 @@ class Ending:
     """
 
     equal_peers: int = 0
+    full_peers: int = 0
     differing_peers: int = 0
     awaited_authors: int = 0
     work_distance: int = 0
@@ -58,7 +60,7 @@ class EndOfRun:
             # Others can make a node sum again and again, so that does not begin the wait anew.
             self.ending, self._finished_ms = Ending(), None if has_work else self._finished_ms
             return
-        equal, differing, nearest = self._sync.agreement()
+        (equal, full, differing), nearest = self._sync.agreement(), self._sync.nearest_work
         awaited = len(self._authors.awaited(self._ledger.standing_authors(), now_ms))
         is_held = bool(awaited or differing)
         # One more than the nearest neighbour's distance. It does not rise without a head, nor above 1 while anything is
@@ -68,11 +70,12 @@ class EndOfRun:
             distance = min(distance, max(1, self.ending.work_distance))
         if self._finished_ms is None or not is_finished:
             self._finished_ms = now_ms
-        is_compared = equal > 0 or not (self._expects_peers or self._sync.met_ms is not None)
+        is_compared = equal + full > 0 or not (self._expects_peers or self._sync.met_ms is not None)
         is_work_near = self._sync.peers > 0 and distance < WORK_DISTANCE_MAX
         limit_ms = timings.END_WAIT_MS_MAX if self._sync.peers else timings.FIRST_SYNC_TIMEOUT_MS
         self.ending = Ending(
             equal_peers=equal,
+            full_peers=full,
             differing_peers=differing,
             awaited_authors=awaited,
             work_distance=distance,

@@ -59,8 +59,7 @@ class _Missing:
     """The slots of one page that its session has still to ask for."""
 
     def __init__(self, ledger: Ledger, span: int) -> None:
-        self._ledger = ledger
-        self._span = span
+        self._ledger, self._span = ledger, span
         self._left: dict[Author, int] = {}
         self._pairs: dict[Author, int] = {}  # slots that may lack their second record, so one that comes is not enough
 
@@ -97,17 +96,16 @@ class SyncSession:
 
         ``own``: ask for this author's records first, then for spans from the newest on: with a snapshot, these suffice.
         """
-        self._ledger = ledger
-        self._claims = claims
-        self.horizon_step = horizon_step
+        self._ledger, self._claims = ledger, claims
+        self._own, self.horizon_step = own, horizon_step
         self.is_thorough = False  # leaves nothing to sessions with other peers; set before the start
         self._asked: set[SlotKey] = set()  # by the pull in flight, as long as no record of them has come
         self.in_flight: Request | None = None
         self._dialogue = self._compare()
         self.has_progressed = False  # the peer sent at least one requested record
         self.is_complete = self.is_cut = False  # cut: the peer holds something beyond the horizon
+        self.is_full = False  # the peer holds authors for whom the author table here has no place
         self.is_short = False  # the peer sent less than it promised, or lists more than fit: nothing more is asked
-        self._own = own
         self.has_own = False  # all that the peer holds of ``own`` is here
         self.has_statements = False  # all statements that the peer holds are here
         self.spans: tuple[int, ...] = ()  # the spans that the peer holds
@@ -122,8 +120,7 @@ class SyncSession:
         try:
             following = next(self._dialogue) if reply is None else self._dialogue.send(reply)
         except StopIteration:
-            self.is_complete = True
-            self.in_flight = None
+            self.is_complete, self.in_flight = True, None
             return None
         self.in_flight = replace(following, request=request)
         return self.in_flight
@@ -246,26 +243,28 @@ class SyncSession:
         """Return a bitmap of the slots that the peer holds and this ledger lacks or does not know to be void."""
         author = Author(theirs.author)
         own = self._ledger.slots.holdings_of(span, author)
-        if own.digest == theirs.digest or not self._ledger.has_room_for(author):  # SPEC 7.3.4: it would be ignored
+        their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
+        counted = _before(self._ledger.roster.counts_until(author), span)
+        has_room = self._ledger.has_room_for(author)  # SPEC 7.3.4: without, it would be ignored
+        self.is_full |= not has_room and (their_valid | their_void) & counted > 0
+        if own.digest == theirs.digest or not has_room:
             return 0
         own_valid, own_void = _as_int(own.valid), _as_int(own.void)
-        their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
         # Wanted: valid slots of which nothing is held, and void slots that are not known to be void.
         missing = (their_valid & ~(own_valid | own_void)) | (their_void & ~own_void)
         # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots that
         # both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
         if not missing and their_valid & own_valid and not self._is_explained(span, theirs):
-            request = wire.PayloadsRequest(request=0, span=span, author=theirs.author)
-            answer = _expect(wire.Payloads, (yield request))
+            answer = _expect(wire.Payloads, (yield wire.PayloadsRequest(request=0, span=span, author=theirs.author)))
             _check_echo((span, theirs.author), (answer.span, answer.author))
             missing = self._differing(span, theirs, answer)
             # An author can find two payloads with one hash (2^32 tries). Then only the payloads themselves differ.
             is_void_here = bool(their_valid & _as_int(self._ledger.slots.holdings_of(span, author).void))  # by now
             if not missing and not self.is_short and not is_void_here and self._groups_left >= 0:
                 missing = their_valid
-        wanted = missing & _before(self._ledger.roster.counts_until(author), span)
-        near = wanted if self.horizon_step is None else wanted & _before(self.horizon_step + 1, span)
-        self.is_cut |= near != wanted
+        missing &= counted
+        near = missing if self.horizon_step is None else missing & _before(self.horizon_step + 1, span)
+        self.is_cut |= near != missing
         return near
 
     def _is_explained(self, span: int, theirs: wire.AuthorHoldings) -> bool:

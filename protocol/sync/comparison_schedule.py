@@ -27,7 +27,17 @@ class _Neighbour:
     mismatches: int = 0
     failures: int = 0  # sessions in a row that brought nothing
     has_skipped: bool = False  # the last session left something to others
+    roots: tuple[bytes, bytes] | None = None  # here and there, when the last session began
+    is_full: bool = False  # it ended well, and all that it left is of authors who have no place here
     cut_at: int | None = None  # the horizon at which the last session ended, although the neighbour holds more
+
+    def is_apart(self, root: Digest) -> bool:
+        """Return whether all that it holds beyond the ledger with ``root`` is of authors who have no place there."""
+        return self.is_full and self.head is not None and self.roots == (root, self.head.root)
+
+    def agrees(self, root: Digest) -> bool:
+        """Return whether no session can bring more: the roots are equal, or apart for good."""
+        return (self.head is not None and self.head.root == root) or self.is_apart(root)
 
 
 class Synchroniser:
@@ -40,8 +50,7 @@ class Synchroniser:
         self._claims = Claims()
         self._neighbours: dict[wire.PeerId, _Neighbour] = {}
         self._last_request = first_request
-        self._left: set[wire.PeerId] = set()  # neighbours that have left with this root
-        self._left_root: Digest | None = None
+        self._left: dict[wire.PeerId, _Neighbour] = {}  # that agreed when they left
         self.met_ms: int | None = None  # when the first neighbour came
         self.is_live = False
         self.has_statements = False  # all that some neighbour held are here
@@ -73,18 +82,14 @@ class Synchroniser:
         """Return the least work distance in the neighbours' heads, None without any head."""
         return min((head.work_distance for head in self.heads.values()), default=None)
 
-    def agreement(self) -> tuple[int, int, int | None]:
-        """Return how many neighbours have this ledger's root, those that left with it included; how many have another
-        one, or have sent no head yet; and the least work distance in a head, None without any head.
+    def agreement(self) -> tuple[int, int, int]:
+        """Return how many neighbours have this ledger's root, how many are apart from it for good (SPEC 8.4.8), and how
+        many have another root, or have sent no head yet. The first two include those that left so.
         """
-        equal = {peer for peer, head in self.heads.items() if head.root == self._ledger.root()}
-        return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), self.nearest_work
-
-    def _left_with_root(self) -> set[wire.PeerId]:
-        """Return the neighbours that have left with the present root."""
-        if self._left_root != self._ledger.root():
-            self._left, self._left_root = set(), self._ledger.root()
-        return self._left
+        root = self._ledger.root()
+        met = [each for each in (self._left | self._neighbours).values() if each.agrees(root)]
+        apart = sum(each.is_apart(root) for each in met)
+        return len(met) - apart, apart, sum(not each.agrees(root) for each in self._neighbours.values())
 
     def has_compared_from(self, step: int) -> bool:
         """Return whether all spans of some neighbour from ``step`` (a multiple of SPAN_STEPS) on are compared."""
@@ -109,9 +114,10 @@ class Synchroniser:
         neighbour = self._neighbours.pop(peer, None)
         if neighbour and neighbour.session:
             neighbour.session.close()
-        has_root = neighbour and neighbour.head and neighbour.head.root == self._ledger.root()
-        if has_root and len(self._left_with_root()) < _LEFT_MAX:
-            self._left.add(peer)
+        root = self._ledger.root()
+        if neighbour and neighbour.agrees(root):
+            left = [*self._left.items(), (peer, neighbour)]
+            self._left = {peer: each for peer, each in left[-_LEFT_MAX:] if each.agrees(root)}
 
     def peers_due_for_head(self, now_ms: int) -> list[wire.PeerId]:
         """Return the neighbours to which no head was sent for HEAD_INTERVAL_MS."""
@@ -132,7 +138,8 @@ class Synchroniser:
         if neighbour is None:
             return []
         neighbour.head = head
-        if head.root == self._ledger.root():
+        root = self._ledger.root()
+        if neighbour.agrees(root):
             neighbour.mismatches = 0
             self.is_live = self.has_statements = True
             return []
@@ -142,6 +149,7 @@ class Synchroniser:
             return []
         neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, first)
         neighbour.session.is_thorough = neighbour.has_skipped
+        neighbour.roots, neighbour.is_full = (root, head.root), False
         return self._send(peer, neighbour, neighbour.session.advance(None, self._next_request()), now_ms)
 
     def receive(self, peer: wire.PeerId, message: wire.Message, now_ms: int) -> list[SendMessage]:
@@ -217,6 +225,7 @@ class Synchroniser:
         session.close()
         neighbour.session, neighbour.mismatches = None, 0
         neighbour.has_skipped = session.skipped > 0
+        neighbour.is_full = session.is_full and not (is_failed or session.skipped or session.is_cut)
         neighbour.cut_at = session.horizon_step if session.is_cut and not is_failed else None
         # A lossy link breaks most long sessions, but each brings some records. That is no reason to rest longer.
         neighbour.failures = neighbour.failures + 1 if is_failed and not session.has_progressed else 0

@@ -77,7 +77,9 @@ class StatusWords:
         """Return whether a finished node equals its neighbours, or what it waits for before it may leave."""
         end = self._status.end
         if end.is_over:
-            return f"equal with {counted(end.equal_peers, 'peer')}" if end.equal_peers else "alone"
+            equal = f"equal with {counted(end.equal_peers, 'peer')}" if end.equal_peers else ""
+            full = f"apart for good from {counted(end.full_peers, 'peer')}, as the author table is full"
+            return ", ".join(text for text in (equal, full if end.full_peers else "") if text) or "alone"
         missing = [
             counted(end.differing_peers, "peer") + " to become equal with" if end.differing_peers else "",
             counted(end.awaited_authors, "author") + " at work" if end.awaited_authors else "",

@@ -68,6 +68,17 @@ DIALOGUE = (
         detector=Tests((_SYNC_TESTS + "test_session__page_of_subsets_of_what_is_held__is_read_back_within_bounds",)),
     ),
     Mutant(
+        name="apart-for-ever",
+        breaks="a neighbour whose author table was full of others is not compared with again when something has come",
+        edits=(Edit(_SYNCHRONISER, "_Neighbour.is_apart", " and self.roots == (root, self.head.root)", ""),),
+        detector=Tests(
+            (
+                "tests/protocol/test_full_author_tables.py"
+                "::test_end__an_author_of_both_full_tables_goes_on__is_pulled_before_they_are_apart_again",
+            )
+        ),
+    ),
+    Mutant(
         name="voids-not-asked-for",
         breaks="a slot that is void there and counts here is not asked for",
         edits=(Edit(_SYNC, "SyncSession._missing", "| (their_void & ~own_void)", ""),),

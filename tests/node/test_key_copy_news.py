@@ -1,4 +1,4 @@
-"""A copy of a node's key that runs elsewhere: the operator hears of it, once."""
+"""A copy of a node's key that runs elsewhere, and a full author table: the operator hears of it, once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import io
 import json
 
 from protocol.ledger import Ledger
-from sfnode.node.watching.network_news import KeyCopyNews
+from sfnode.node.watching.network_news import KeyCopyNews, report_full_table
 from sfnode.reporter import Reporter
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import small_manifest
+from tests.support.statuses import STATUS, changed
 
 RUN = small_manifest()
 
@@ -35,3 +36,13 @@ def test_key_copy__slot_of_this_node_is_void__is_reported_once() -> None:
 
 def test_key_copy__slot_of_another_author_is_void__is_not_reported() -> None:
     assert said(voided(2)) == []
+
+
+def test_full_table__neighbours_are_apart_for_good__is_reported_once() -> None:
+    stream = io.StringIO()
+    reporter = Reporter(is_json=True, stream=stream)
+    for full_peers in (0, 1, 2):
+        report_full_table(changed(STATUS, full_peers=full_peers), reporter)
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["event"] == "full_table"
+    assert json.loads(line)["reason"].startswith("the author table is full: this node holds updates of 4 authors")

@@ -51,6 +51,13 @@ def test_progress_line__node_without_steps_of_its_own__says_where_the_run_is(
     assert said in StatusWords(changed(STATUS, **changes)).progress_line
 
 
+def test_end__neighbours_with_full_tables_of_other_authors__are_not_called_equal() -> None:
+    over = changed(STATUS, is_over=True, full_peers=1)
+    assert StatusWords(over).end == "apart for good from 1 peer, as the author table is full"
+    both = StatusWords(changed(over, equal_peers=2)).end
+    assert both == "equal with 2 peers, apart for good from 1 peer, as the author table is full"
+
+
 def test_admission__relay_without_one__is_not_told_to_ask() -> None:
     relay = changed(STATUS, is_training=False, is_admitted=False, admission="invite")
     assert admission_of(relay) == "not needed: a relay contributes nothing"

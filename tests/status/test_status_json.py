@@ -15,7 +15,7 @@ from tests.support.statuses import STATUS
 
 # Programs of others read these. One more is welcome; none may go.
 KEYS = (
-    "run run_id author pid step steps is_finished is_over equal_peers differing_peers awaited_authors "
+    "run run_id author pid step steps is_finished is_over equal_peers full_peers differing_peers awaited_authors "
     "updates void_slots authors own_updates skipped_steps catching_up peers expects_peers is_training "
     "paused trouble unreached loss accuracy forward_rows worker_restarts ledger_root state_digest "
     "bytes_in bytes_out payload_bytes rejected ignored model join join_string admission is_admitted "

@@ -8,13 +8,14 @@ from typing import Any
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
 from tests.vectors.runs import record, run
+from tests.vectors.trace_apart import FEW, WIDE, full_tables
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import ME, Story, X, Y, head_of
 
 ONE = run({}, steps=1)
 TWO = run({}, steps=2)
 FIVE = run({}, steps=5)
-_MANIFESTS = {"one": ONE, "two": TWO, "five": FIVE}
+_MANIFESTS = {"one": ONE, "two": TWO, "five": FIVE, "few": FEW, "wide": WIDE}
 
 
 def end() -> Document:
@@ -29,6 +30,7 @@ def _stories() -> Iterator[Story]:
     yield from _given_up()
     yield _own_key()
     yield from _further()
+    yield from full_tables()
 
 
 def finished(name: str, **config: Any) -> Story:

@@ -160,6 +160,19 @@ export const SWITCHES_OF_NODE_LATE = [
       "if (this.#leftRoot === null) [",
     ],
   ]),
+  ...of("node_sync.mjs", "traces_end.json", [
+    ["8.4.8", "nobody is apart", "return isFull && roots[0]", "return false && roots[0]"],
+    ["8.4.8", "apart while it has the root that it had", " && roots[1].equals(head.root)"],
+    ["8.4.8", "and the node has its own", "isFull && roots[0].equals(root) && ", "isFull && "],
+    ["8.4.8", "no session with who is apart", "if (this.#agrees(neighbour, root)) {", "if (head.root.equals(root)) {"],
+    ["8.4.8", "a session that failed leaves nobody apart", "session.isFull && !isFailed && ", "session.isFull && "],
+    ["8.4.8", "nor one that skipped something", "!isFailed && !session.hasSkipped && !session.isCut;", "!isFailed && !session.isCut;"],
+    ["8.4.8", "nor one that found something beyond the horizon", " && !session.isCut;\n", ";\n"],
+    ["9.6", "who was apart when it left", "neighbour !== undefined && this.#agrees(neighbour, root)", "neighbour?.head?.root.equals(root)"],
+  ]),
+  ...of("asking.mjs", "traces_end.json", [
+    ["8.4.8", "what the roster does not count has no place anyway", "(theirs.valid.some(counts) || theirs.void.some(counts))", "true"],
+  ]),
   ...of("node_core.mjs", "traces_end.json", [
     ["9.6", "zero while it has a step to make", "if (hasSteps || isCatchingUp) this.end", "if (isCatchingUp) this.end"],
     ["9.6", "silence is no work for one that has finished", "!this.sync.isLive && !isSilent", "!this.sync.isLive"],

@@ -70,10 +70,10 @@ export const SWITCHES_OF_NODE_SYNC = [
       "differing(this.#ledger.spans(), theirs.spans)",
       "differing(before, theirs.spans)",
     ],
-    ["8.4", "only slots that count by the own roster", "missing = missing.filter((step) => this.#ledger.roster.leaves(author, step));"],
+    ["8.4", "only slots that count by the own roster", "missing = missing.filter(counts);"],
   ]),
   ...of("asking.mjs", "traces_sync.json", [
-    ["8.4", "with a full author table, no slot of a new author", " || !this.#ledger.hasRoomFor(author)) return []", ") return []"],
+    ["8.4", "with a full author table, no slot of a new author", " || !hasRoom) return []", ") return []"],
     ["8.4.4", "void by the time of the answer", " && !isVoidHere) missing", ") missing"],
     ["8.4", "only spans that differ", "differing(this.#ledger.spans(), theirs.spans)", "differing([], theirs.spans)"],
     [

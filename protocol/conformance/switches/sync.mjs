@@ -151,7 +151,7 @@ const ASKING = [
       "const unvoided = theirs.void.filter((step) => !own.get(step)?.isVoid);",
       "const unvoided = [];",
     ],
-    ["8.4", "slots that do not count are pulled", "missing = missing.filter((step) => this.#ledger.roster.leaves(author, step));"],
+    ["8.4", "slots that do not count are pulled", "missing = missing.filter(counts);"],
     [
       "8.4",
       "pulled records pass another door",

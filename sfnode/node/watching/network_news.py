@@ -136,6 +136,15 @@ class KeyCopyNews:
                 self._reporter.event_once(logging.WARNING, "key_copy", text)
 
 
+def report_full_table(status: Status, reporter: Reporter) -> None:
+    """Report once that a neighbour's author table and this node's are full of different authors."""
+    if status.end.full_peers:
+        authors = f"{status.ledger.authors:,} authors, as many as the run allows"
+        text = f"the author table is full: this node holds updates of {authors}, and a neighbour those of others. "
+        text += "They will never hold the same model, unless the owner excludes some of these authors"
+        reporter.event_once(logging.WARNING, "full_table", text)
+
+
 class NewerVersions:
     """Looks at what the neighbours say that they are."""
 

@@ -21,7 +21,7 @@ from sfnode.node.step_rate import RecentRate, StepRate
 from sfnode.node.watching.catch_up_monitor import CatchUpMonitor
 from sfnode.node.watching.disk_limit import check_disk
 from sfnode.node.watching.learning_curve import LearningCurve
-from sfnode.node.watching.network_news import AdmissionNews, KeyCopyNews, NetworkNews
+from sfnode.node.watching.network_news import AdmissionNews, KeyCopyNews, NetworkNews, report_full_table
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
 from sfnode.run import purpose_of, run_address
@@ -152,6 +152,7 @@ class NodeWatch:
             life.reporter.event("outrun", str(outrun), **asdict(outrun))
         self._news.look(life.network, status.network.memory)
         self._copy_news.look(life.node.replica.ledger)
+        report_full_table(status, life.reporter)
         if not life.invitations.is_claiming:
             self._admission_news.look(status, is_live=life.node.sync.is_live)
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
