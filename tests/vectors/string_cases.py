@@ -46,6 +46,7 @@ def strings() -> Document:
         invitations_for_many(_INVITATION),
         names(),
         _joins_for_many(),
+        _joins_of_no_length(),
     )
     return document("Connections, addresses and texts: SPEC 8.8, 8.9", [each for part in parts for each in part])
 
@@ -305,6 +306,17 @@ def _joins_for_many() -> Iterator[Case]:
         text = _joined(_content(invitation=(_INVITATION + number).hex()))
         found = _read(text)
         yield case(f"string to join: {name}", "read_join", {"text": text}, {"content": found and _told(found)})
+
+
+def _joins_of_no_length() -> Iterator[Case]:
+    """No bytes give base32 of 1, 3 or 6 digits beyond a multiple of 8."""
+    whole = [_joined(_content(model="m" * length)) for length in range(1, 9)]
+    lengths = {len(text.partition(".")[2]) % 8: text for text in whole}
+    for digits in (1, 3, 6):
+        text = lengths[digits - 1] + "a"
+        found = _read(text)
+        name = f"string to join: {digits} digits beyond a multiple of 8"
+        yield case(name, "read_join", {"text": text}, {"content": found and _told(found)})
 
 
 def _address(text: str) -> list[dict[str, str]]:

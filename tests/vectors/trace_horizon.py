@@ -35,6 +35,11 @@ def _stories() -> Iterator[Story]:
     rounds = "a session moves the horizon by 31 rounds of four steps: none follows"
     yield _followed(rounds, 40, 164, 500, manifest=ROUNDS)
 
+    full = ledger_of(LONG, [seal(LONG, 1, 9)])
+    told = relay("pulled: a slot beyond the session's horizon, which was not asked for, is too early")
+    told.tell(2_000, X, head_of(full)).until_pull(4_000, X, full)
+    yield told.pulled(4_010, X, seal(LONG, 1, 9), seal(LONG, 2, 64), seal(LONG, 2, 65)).tick(4_060)
+
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, manifest: Manifest = LONG, **config: Any) -> Story:
     """A live relay with a neighbour that is at ``step``."""

@@ -254,3 +254,18 @@ def _further() -> Iterator[Story]:
     told = relay("an exclusion takes what waits out of the queues from its very step on", OPEN)
     told.push(100, X, seal(OPEN, 2, 0)).push(110, X, seal(OPEN, 1, 4), seal(OPEN, 1, 5))
     yield told.tell(120, X, pushed(exclude(OPEN, 1, 5))).tick(150)
+
+    told = Story("pulled: excluded since it was asked for: ignored, and its slot is answered", OPEN, is_training=False)
+    slots = [seal(OPEN, 1, 4), seal(OPEN, 1, 5)]
+    told.tick(0).join(10, X, Y).until_pull(30, X, _full(OPEN, [], slots)).tell(40, Y, pushed(exclude(OPEN, 1, 5)))
+    yield told.pulled(50, X, *slots).tick(100)
+
+    first, second = claim(INVITED, 1, 1), claim(INVITED, 1, 2)
+    full = _full(INVITED, [first], [seal(INVITED, 1, 0)])
+    name = "pulled: not admitted any more since it was asked for: ignored, and its slot is answered"
+    told = Story(name, INVITED, is_training=False).tick(0).join(10, X, Y).until_pull(30, X, full)
+    yield told.tell(40, Y, pushed(second)).pulled(50, X, seal(INVITED, 1, 0)).tick(100)
+
+    told = relay("flooded: excluded before anything is held of the author, and from a later step on", OPEN)
+    told.tell(100, X, pushed(exclude(OPEN, 1, 5))).push(200, Y, seal(OPEN, 1, 5))
+    yield told.push(300, Y, seal(OPEN, 1, 4)).tick(350)

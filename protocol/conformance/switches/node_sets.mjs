@@ -44,6 +44,7 @@ export const SWITCHES_OF_NODE_SETS = [
       "session?.number === request ? session.horizon : otherwise",
       "otherwise",
     ],
+    ["7.3.3", "nothing of a pull lies beyond it", "? session.horizon : otherwise", "? Infinity : otherwise"],
   ]),
   ...of("ledger.mjs", "traces_horizon.json", [
     [
@@ -96,6 +97,12 @@ export const SWITCHES_OF_NODE_SETS = [
     ["7.6", "one that has left is not dropped", "if (this.#claim?.peer === peer) this.#claim.peer = null;"],
   ]),
   ...of("node_core.mjs", "traces_roster.json", [
+    [
+      "8.4.5",
+      "a record that was ignored answers its slot",
+      "this.sync.countRecords(peer, request, records, this.#nowMs);",
+      "this.sync.countRecords(peer, request, records.filter((record) => this.state.counts(record)), this.#nowMs);",
+    ],
     ["7.7", "statements are stored", 'this.#effects.push(["StoreStatements", fresh]);'],
     ["7.7", "told to all but the source", "this.sync.peers.filter((peer) => peer !== source)", "this.sync.peers"],
     [
@@ -121,6 +128,10 @@ export const SWITCHES_OF_NODE_SETS = [
   ]),
   ...of("node_state.mjs", "traces_roster.json", [
     ["7.7", "those on the disk, too", 'if (reason === "NOT_ADMITTED") this.ledger.suspend(record);'],
+  ]),
+  ...of("statements.mjs", "traces_roster.json", [
+    ["7.3.1", "excluded since it was asked for", 'if (step >= this.excludedFrom(author)) return "EXCLUDED";'],
+    ["7.3.2", "not admitted any more", 'isListed && !this.isAdmitted(author) ? "NOT_ADMITTED" : null', "null"],
   ]),
   ...of("ledger.mjs", "traces_roster.json", [
     ["7.7", "suspended records come back", "if (this.roster.isAdmitted(author)) this.#bringBack(author, coefficients);"],

@@ -35,6 +35,7 @@ export const SWITCHES_OF_STRINGS = [
     ["8.9", "one author needs no number", " && uses > 1"],
     ["8.9", "a number in one byte", "bytes.length === INVITATION_BYTES + 1 && uses", "bytes.length > INVITATION_BYTES && uses"],
     ["8.9", "the check of a string", "wrapped(packed) !== found", "false"],
+    ["8.9", "no digit after the last byte", "wrapped(packed) !== found", "!found.startsWith(wrapped(packed))"],
     ["8.9", "four nodes", "isList(nodes, 1, NODES_MAX)", "isList(nodes, 1, 9)"],
     ["8.9", "one node", "isList(nodes, 1, NODES_MAX)", "isList(nodes, 0, NODES_MAX)"],
     ["8.9", "a node without its peer", " && address.peer === null"],
