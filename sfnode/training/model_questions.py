@@ -137,7 +137,7 @@ class _Asked:
             given = example.tokens if self.task.template else (*example.tokens, *example.candidates[0])
             writer = AnswerWriter(self.shared, {}, stops=self.stops, tokens_max=self.tokens)
             (written,) = writer.write([given]).texts()
-            return Reply(text=str(self.tokenizer.decode(list(written), skip_special_tokens=True)), shares=())
+            return Reply(text=loading.decoded(self.tokenizer, written), shares=())
         if self.data.judge is not None:
             ((text, reward),) = likeliest_answers(self.shared, self.data, [example])
             is_judged = all(row.get(name) != _NOT_GIVEN for name in self.data.judge.rule.fields)

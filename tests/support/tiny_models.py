@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -17,6 +17,7 @@ from transformers import (
     OPTConfig,
     OPTForCausalLM,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
 
@@ -63,6 +64,13 @@ def lively(model: Any) -> PreTrainedModel:
             parameter.add_(0.2 * torch.randn_like(parameter))
     result: PreTrainedModel = model.double().eval().requires_grad_(False)
     return result
+
+
+def panicking(tokenizer: Any) -> PreTrainedTokenizerBase:
+    """The tokenizer, which from now on panics over the tokens of every text."""
+    strip = decoders.Strip("m", 0, 2)  # reads before the beginning of a token that is shorter
+    tokenizer.backend_tokenizer.decoder = decoders.Sequence([decoders.Replace(Regex(".+"), "m"), strip])
+    return tokenizer
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:

@@ -24,6 +24,7 @@ from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run
 from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, LONG_WORDS, TEXT, task_spec
+from tests.support.tiny_models import panicking
 
 MODEL = resolve_model("embedded:tiny-opt").path
 CHOICES = json.dumps({"sentence": "a film that was", "choices": ["good", "really bad", "long"]})
@@ -189,3 +190,13 @@ def test_command__run_with_a_dense_core__answers_at_any_step(tmp_path: Path) -> 
         for more in (("--at-step", 0), ())
     )
     assert first["before"] == first["after"] == last["before"] != last["after"]
+
+
+def test_ask__the_tokenizer_panics_on_what_the_model_wrote__is_an_error_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A panic of its Rust code is no `Exception`: `sfnode ask` ended with a traceback."""
+    tokenizer = panicking(loading.load_tokenizer(MODEL))
+    monkeypatch.setattr(loading, "load_tokenizer", lambda _folder: tokenizer)
+    with pytest.raises(OperatorError, match=r"^an answer: the model's tokenizer fails: index out of bounds"):
+        asked(COMPLETION, "a film")

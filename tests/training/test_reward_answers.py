@@ -27,6 +27,7 @@ from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.encoding import read_task
 from tests.support.reward_runs import RULE, WANTED, reward_manifest, rewarded, write_prompts
 from tests.support.task_specs import CLASSIFICATION, task_spec, write_rows
+from tests.support.tiny_models import panicking
 
 CPU = torch.device("cpu")
 
@@ -145,3 +146,12 @@ def test_bench_answer__tiny_shape__reports_rates_and_the_ratio() -> None:
 def test_bench_answer__answers_that_are_no_multiple__says_what_to_give() -> None:
     with pytest.raises(OperatorError, match=r"--answers 6 --samples 4: .*Give a multiple of them"):
         bench_answer("opt-tiny", size=AnswerSize(answers=6, samples=4, tokens=3), dtype="fp32", repeats=1, device="cpu")
+
+
+def test_answer__the_tokenizer_panics_on_its_tokens__is_an_error_in_words(bases: Bases, tmp_path: Path) -> None:
+    """A panic of its Rust code is no `Exception`: a worker ended with a traceback, and so did `sfnode ask`."""
+    tokenizer = panicking(loading.load_tokenizer(model_folder()))
+    rows = read_task(tokenizer, bases.manifest.task, write_prompts(tmp_path / "rows.jsonl"), None)
+    assert rows.judge is not None
+    with pytest.raises(OperatorError, match=r"^an answer: the model's tokenizer fails: index out of bounds"):
+        rows.judge.text([5, 6])

@@ -5,7 +5,7 @@ the folder stay hidden (`safe_model_files`).
 Files are read tensor by tensor: memory holds the model and the tensor that is being read, nothing else.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,6 +229,12 @@ def named_panics(where: str) -> Iterator[None]:
             text = f"{where}: the model's tokenizer fails: {first_line(error)}. Change the text or the model"
             raise OperatorError(text) from None
         raise
+
+
+def decoded(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
+    """Return the text of tokens that a model wrote, without special ones; OperatorError when the tokenizer panics."""
+    with named_panics("an answer"):
+        return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerBase
 from protocol.errors import OperatorError
 from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
 from sfnode.rewards import Checker, RewardCommand
+from sfnode.training.model import loading
 
 Fields = Sequence[tuple[str, object]]
 RewardFunction = Callable[[str, Mapping[str, object]], float]  # of an answer, and of its row's fields
@@ -53,7 +54,7 @@ class AnswerJudge:
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special ones. `strip` it to show it: the rule has its own white space."""
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+        return loading.decoded(self._tokenizer, tokens)
 
     def reward(self, text: str, has_ended: bool, fields: Fields) -> float:
         """Return how good an answer to a row with these fields is, 0 to 1."""
