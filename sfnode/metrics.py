@@ -108,6 +108,10 @@ METRICS = (
     _counter("sfnode_slips_total", "Exceptions that nobody has foreseen.", lambda s: s.life.slips.count),
     _counter("sfnode_received_bytes_total", "Frames of the wire protocol that came.", lambda s: s.network.bytes_in),
     _counter("sfnode_sent_bytes_total", "Frames of the wire protocol that went out.", lambda s: s.network.bytes_out),
+    _counter(
+        "sfnode_refused_streams_total", "Streams of peers that had too many open.", lambda s: s.network.streams_refused
+    ),
+    _counter("sfnode_failed_streams_total", "Streams that an exception ended.", lambda s: s.network.streams_failed),
     _counter("sfnode_rejected_messages_total", "Messages that were provably wrong.", lambda s: s.node.rejected),
     _counter("sfnode_ignored_messages_total", "Updates, statements, attestations of no use.", lambda s: s.node.ignored),
 )
