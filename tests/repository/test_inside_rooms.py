@@ -11,13 +11,13 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 43_110,  # candidates that share their prompt, results that an exclusion has changed
+    "lines": 42_975,  # shared prompts, what an exclusion does to results, full tables; less elsewhere
     "exported_names": 450,  # `Life`: commands and the Python API end nodes alike
     "init_lines": 509,  # Basis; five of them for each face that imports late, so that commands start at once
     "import_share": 7.98,  # four import lines more, for files split at what people look for, of 115 lines fewer
     "small_helpers_per_kloc": 0.3,
     "dataclasses_per_kloc": 5.94,  # as many as before, on fewer lines
-    "dialect_lines_per_kloc": 1.4,
+    "dialect_lines_per_kloc": 1.1,
     "data_directory_functions": 4,
     "names_with_two_meanings": 0,
     "commands_elsewhere": 0,
