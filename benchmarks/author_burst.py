@@ -193,8 +193,7 @@ class _Trial:
 
     def _of_attacker(self, node: Node) -> int:
         ledger = node.replica.ledger
-        held = (ledger.slots.holdings_of(span, self._author).valid for span, _ in ledger.slots.span_digests())
-        return sum(int.from_bytes(valid, "little").bit_count() for valid in held)
+        return sum(ledger.slots.bucket(span, self._author).valid.bit_count() for span in ledger.slots.spans())
 
     def _is_everywhere(self) -> bool:
         return all(self._of_attacker(node) == len(self._burst) for node in self._nodes)

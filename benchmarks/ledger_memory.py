@@ -94,10 +94,8 @@ def _answers(replica: Replica, shape: Shape) -> dict[str, float]:
         ),
         "all records of a span": lambda span, author: list(ledger.slots.records(span, author, every)),
         "payload_hashes": ledger.slots.payload_hashes,
-        "digest_within": lambda span, author: (
-            ledger.slots.bucket(span, author) or digest_buckets.Bucket(span, author)
-        ).digest_within(most),
-        "holdings_of": ledger.slots.holdings_of,
+        "digest_within": lambda span, author: ledger.slots.bucket(span, author).digest_within(most),
+        "holdings_of": lambda span, author: digest_buckets.holdings_in(author, ledger.slots.bucket(span, author)),
     }
     result = {}
     for name, call in calls.items():

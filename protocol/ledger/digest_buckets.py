@@ -306,7 +306,7 @@ def holdings_in(author: Author, bucket: Bucket) -> AuthorHoldings:
     """Describe one author's bucket for the wire."""
     return AuthorHoldings(
         author=author,
-        digest=bucket.digest() if bucket.held else bytes(INNER_DIGEST_BYTES),
+        digest=bucket.digest(),
         valid=bucket.valid.to_bytes(limits.SPAN_STEPS // 8, "little"),
         void=bucket.void.to_bytes(limits.SPAN_STEPS // 8, "little"),
     )

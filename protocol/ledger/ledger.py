@@ -97,17 +97,16 @@ class Ledger:
     def holds(self, record: bytes) -> bool:
         """Return whether exactly this record counts in its slot: a short way to ALREADY_HELD for a flood's copies."""
         span, offset = divmod(step_of(record), limits.SPAN_STEPS)
-        bucket = self.slots.bucket(span, Author(record[:KEY_BYTES]))
-        return bucket is not None and bucket.get(offset) == record
+        return self.slots.bucket(span, Author(record[:KEY_BYTES])).get(offset) == record
 
     def _held(self, envelope: Envelope) -> bytes | None:
         """Return the record that counts in the slot, if any. Raises Ignore if it is void or has the same payload."""
         span, offset = divmod(envelope.step, limits.SPAN_STEPS)
         bucket = self.slots.bucket(span, envelope.author)
-        if bucket and bucket.void >> offset & 1:
+        if bucket.void >> offset & 1:
             # [IGNORE] SPEC 7.2: a void slot stays void; further versions change nothing.
             raise Ignore(IgnoreReason.SLOT_VOID, f"step {envelope.step} of {envelope.author.hex()[:16]} is void")
-        slot = bucket.get(offset) if bucket else None
+        slot = bucket.get(offset)
         assert not isinstance(slot, tuple)
         if slot is not None and slot[:-SIGNATURE_BYTES] == envelope.payload:
             # [IGNORE] SPEC 7.1: equal payloads are the same update, with any signature bytes.

@@ -62,25 +62,24 @@ class SlotTable:
             older.setdefault((span, author), []).append(offset)
         for (span, author), offsets in older.items():
             bucket = self.bucket(span, author)
-            if bucket is None:
-                continue  # its author has been excluded since
-            self._in_memory.extend((span, author, offset) for offset in bucket.forget(offsets))
+            if bucket.held:  # else its author has been excluded since
+                self._in_memory.extend((span, author, offset) for offset in bucket.forget(offsets))
         # If the archive gave little back, gather enough new records before the next try.
         self._forget_at = max(self._in_memory_max, len(self._in_memory) + self._in_memory_max // 2)
 
     # --- what is held -------------------------------------------------------------------------------------
 
-    def bucket(self, span: int, author: Author) -> Bucket | None:
-        """Return the author's slots in one span, None when nothing is held."""
-        return self._spans[span].get(author) if span in self._spans else None
+    def bucket(self, span: int, author: Author) -> Bucket:
+        """Return the author's slots in one span, to be read only; an empty bucket when nothing is held."""
+        found = self._spans[span].get(author) if span in self._spans else None
+        return found or Bucket(span, author)
 
     def highest_step(self, author: Author) -> int:
         """Return the highest step held of ``author``, -1 when nothing is held."""
-        held = [(number, bucket) for number, span in self._spans.items() if (bucket := span.get(author))]
-        if not held:
-            return -1
-        number, bucket = max(held, key=itemgetter(0))
-        return number * limits.SPAN_STEPS + bucket.held.bit_length() - 1
+        for span in sorted(self._spans, reverse=True):
+            if held := self.bucket(span, author).held:
+                return span * limits.SPAN_STEPS + held.bit_length() - 1
+        return -1
 
     def envelopes(self, *, from_step: int = 0) -> Iterator[Envelope]:
         """Yield every envelope that counts, by (step, author), from ``from_step`` on (a multiple of SPAN_STEPS)."""
@@ -91,8 +90,7 @@ class SlotTable:
     def is_void(self, author: Author, step: int) -> bool:
         """Return whether this slot holds two payloads."""
         span, offset = divmod(step, limits.SPAN_STEPS)
-        bucket = self.bucket(span, author)
-        return bucket is not None and bool(bucket.void >> offset & 1)
+        return bool(self.bucket(span, author).void >> offset & 1)
 
     def first_envelopes(self) -> Iterator[Envelope]:
         """Yield the first envelope of every slot held, by (step, author); of a void slot, the one that once counted."""
@@ -113,9 +111,9 @@ class SlotTable:
         """Yield the slots held of one author in these steps, by step."""
         start = max(0, steps.start)
         for span in range(start // limits.SPAN_STEPS, -(-steps.stop // limits.SPAN_STEPS)) if steps else ():
-            first, bucket = span * limits.SPAN_STEPS, self.bucket(span, author)
+            first = span * limits.SPAN_STEPS
             wanted = (1 << min(steps.stop - first, limits.SPAN_STEPS)) - (1 << max(0, start - first))
-            yield from (slot for _, slot in bucket.by_step(wanted)) if bucket else ()
+            yield from (slot for _, slot in self.bucket(span, author).by_step(wanted))
 
     def ordered_records(self) -> Iterator[bytes]:
         """Yield every record held, both of a void slot, by step and then by bytes (which begin with the author)."""
@@ -136,8 +134,7 @@ class SlotTable:
 
     def records(self, span: int, author: Author, steps: bytes) -> Iterator[bytes]:
         """Yield the records of the slots in the bitmap ``steps``, by step; both records of a void slot."""
-        bucket = self.bucket(span, author)
-        for _, slot in bucket.by_step(int.from_bytes(steps, "little")) if bucket else ():
+        for _, slot in self.bucket(span, author).by_step(int.from_bytes(steps, "little")):
             yield from records_of(slot)
 
     def spans(self) -> list[int]:
@@ -175,13 +172,8 @@ class SlotTable:
         later = ((author, bucket) for author, bucket in listed if author > after)
         return [holdings_in(author, bucket) for author, bucket in islice(later, count)]
 
-    def holdings_of(self, span: int, author: Author) -> AuthorHoldings:
-        """Return the holdings of one author in one span, with empty bitmaps when nothing is held."""
-        return holdings_in(author, self.bucket(span, author) or Bucket(span, author))
-
     def payload_hashes(self, span: int, author: Author) -> dict[int, bytes]:
         """Return the first 8 bytes of the payload hash of each slot that counts, by step, ascending."""
-        bucket = self.bucket(span, author)
-        first = span * limits.SPAN_STEPS
-        slots = bucket.by_step(bucket.valid) if bucket else []
+        bucket, first = self.bucket(span, author), span * limits.SPAN_STEPS
+        slots = bucket.by_step(bucket.valid)
         return {first + offset: payload_hash(slot) for offset, slot in slots if isinstance(slot, bytes)}

@@ -94,6 +94,4 @@ def own_updates(node: Node) -> int:
     """Count the updates of this node's key that its ledger holds and that count."""
     ledger = node.replica.ledger
     spans = range(ledger.highest_step(node.author) // SPAN_STEPS + 1)
-    return sum(
-        int.from_bytes(ledger.slots.holdings_of(span, node.author).valid, "little").bit_count() for span in spans
-    )
+    return sum(ledger.slots.bucket(span, node.author).valid.bit_count() for span in spans)

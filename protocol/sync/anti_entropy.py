@@ -66,15 +66,14 @@ class _Missing:
     def add(self, theirs: wire.AuthorHoldings, slots: int) -> None:
         """Add ``slots`` of an author of the page."""
         author = Author(theirs.author)
-        bucket = self._ledger.slots.bucket(self._span, author)
         self._left[author] = slots
-        self._pairs[author] = _as_int(theirs.void) | (bucket.valid if bucket else 0)
+        self._pairs[author] = _as_int(theirs.void) | self._ledger.slots.bucket(self._span, author).valid
 
     def slots(self) -> Iterator[SlotKey]:
         """Yield those that have not come since, from anybody."""
         for author, slots in self._left.items():
             bucket = self._ledger.slots.bucket(self._span, author)
-            came = bucket.void | (bucket.valid & ~self._pairs[author]) if bucket else 0
+            came = bucket.void | (bucket.valid & ~self._pairs[author])
             for step in digest_buckets.bits_of(slots & ~came):
                 yield author, self._span * limits.SPAN_STEPS + step
 
@@ -242,24 +241,23 @@ class SyncSession:
     def _missing(self, span: int, theirs: wire.AuthorHoldings) -> Generator[Request, Reply, int]:
         """Return a bitmap of the slots that the peer holds and this ledger lacks or does not know to be void."""
         author = Author(theirs.author)
-        own = self._ledger.slots.holdings_of(span, author)
+        own = self._ledger.slots.bucket(span, author)
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
         counted = _before(self._ledger.roster.counts_until(author), span)
         has_room = self._ledger.has_room_for(author)  # SPEC 7.3.4: without, it would be ignored
         self.is_full |= not has_room and (their_valid | their_void) & counted > 0
-        if own.digest == theirs.digest or not has_room:
+        if own.digest() == theirs.digest or not has_room:
             return 0
-        own_valid, own_void = _as_int(own.valid), _as_int(own.void)
         # Wanted: valid slots of which nothing is held, and void slots that are not known to be void.
-        missing = (their_valid & ~(own_valid | own_void)) | (their_void & ~own_void)
+        missing = (their_valid & ~own.held) | (their_void & ~own.void)
         # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots that
         # both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
-        if not missing and their_valid & own_valid and not self._is_explained(span, theirs):
+        if not missing and their_valid & own.valid and not self._is_explained(span, theirs):
             answer = _expect(wire.Payloads, (yield wire.PayloadsRequest(request=0, span=span, author=theirs.author)))
             _check_echo((span, theirs.author), (answer.span, answer.author))
             missing = self._differing(span, theirs, answer)
             # An author can find two payloads with one hash (2^32 tries). Then only the payloads themselves differ.
-            is_void_here = bool(their_valid & _as_int(self._ledger.slots.holdings_of(span, author).void))  # by now
+            is_void_here = bool(their_valid & self._ledger.slots.bucket(span, author).void)  # by now
             if not missing and not self.is_short and not is_void_here and self._groups_left >= 0:
                 missing = their_valid
         missing &= counted
@@ -269,8 +267,8 @@ class SyncSession:
 
     def _is_explained(self, span: int, theirs: wire.AuthorHoldings) -> bool:
         """Return whether the own slots within the peer's bitmaps give its digest; False if it costs too much to see."""
-        steps, author = _as_int(theirs.valid) | _as_int(theirs.void), Author(theirs.author)
-        bucket = self._ledger.slots.bucket(span, author) or digest_buckets.Bucket(span, author)
+        steps = _as_int(theirs.valid) | _as_int(theirs.void)
+        bucket = self._ledger.slots.bucket(span, Author(theirs.author))
         self._groups_left -= bucket.groups_cut(steps)
         return self._groups_left >= 0 and bucket.digest_within(steps) == theirs.digest
 

@@ -91,7 +91,6 @@ def contributions_to(ledger: Ledger, manifest: Manifest) -> list[Contribution]:
         parts = _parts_of_span(starts, first)
         for author in ledger.slots.authors_in(span):
             bucket, cells = ledger.slots.bucket(span, author), held[author]
-            assert bucket is not None
             for cell, mask in parts:
                 cells[cell] += (bucket.valid & mask).bit_count()
             void[author] += bucket.void.bit_count()

@@ -13,7 +13,7 @@ from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.envelopes import reason_to_reject, seed_bytes
 from tests.fuzz.verdicts import reason_of
-from tests.support.ledgers import seal, signer
+from tests.support.ledgers import holdings_of, seal, signer
 from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest(authors_max=3)
@@ -119,8 +119,7 @@ def check_state(replica: Replica, slots: Slots, records: list[bytes]) -> None:
     for span, _ in ledger.slots.span_digests():
         for author in authors:
             assert (
-                ledger.slots.holdings_of(span, Author(author)).digest
-                == backwards.slots.holdings_of(span, Author(author)).digest
+                holdings_of(ledger, span, Author(author)).digest == holdings_of(backwards, span, Author(author)).digest
             )
 
 

@@ -48,10 +48,10 @@ SLOTS = (
             Edit(
                 _LEDGER,
                 "Ledger._held",
-                "    if bucket and bucket.void >> offset & 1:\n",
-                "    if bucket and bucket.void >> offset & 1 and envelope.record not in bucket.get(offset):\n"
+                "    if bucket.void >> offset & 1:\n",
+                "    if bucket.void >> offset & 1 and envelope.record not in bucket.get(offset):\n"
                 "        return None\n"
-                "    if bucket and bucket.void >> offset & 1:\n",
+                "    if bucket.void >> offset & 1:\n",
             ),
         ),
         detector=Simulation("a third payload was stored"),

@@ -55,7 +55,7 @@ DIALOGUE = (
             Edit(
                 _SYNC,
                 "SyncSession._missing",
-                "if not missing and their_valid & own_valid and not self._is_explained(span, theirs):",
+                "if not missing and their_valid & own.valid and not self._is_explained(span, theirs):",
                 "if False:",
             ),
         ),
@@ -81,7 +81,7 @@ DIALOGUE = (
     Mutant(
         name="voids-not-asked-for",
         breaks="a slot that is void there and counts here is not asked for",
-        edits=(Edit(_SYNC, "SyncSession._missing", "| (their_void & ~own_void)", ""),),
+        edits=(Edit(_SYNC, "SyncSession._missing", "| (their_void & ~own.void)", ""),),
         detector=Simulation("no agreement"),
     ),
     Mutant(

@@ -14,7 +14,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from tests.support.ledgers import add, compare, digest_within, ledger_of, seal, signer
+from tests.support.ledgers import add, compare, digest_within, holdings_of, ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest()
@@ -164,13 +164,13 @@ def test_digests__examples_of_the_specification__are_equal() -> None:
     assert ledger.root().hex() == "a896c7e907e542b6d2583bc1dea2f5260b47d003033b04bc167f66657ade3015"
     ledger.add(ledger.codec.seal(key, 7, (-300,)).record)
     assert ledger.slots.payload_hashes(0, key.author) == {7: bytes.fromhex("4eac6bdfb56944f2")}
-    assert ledger.slots.holdings_of(0, key.author).digest.hex() == "9f4ffe8219ccec4f6f61633da62fd02e"
+    assert holdings_of(ledger, 0, key.author).digest.hex() == "9f4ffe8219ccec4f6f61633da62fd02e"
     assert ledger.slots.shard_digests(0) == [(180, bytes.fromhex("337380a151294accd4958e9caf1aafe3"))]
     assert shard_of(key.author) == 180
     assert ledger.slots.span_digests() == [(0, bytes.fromhex("b25b8c10962085a185a5f2bba13a1874"))]
     assert ledger.root().hex() == "b3f2ee5e594089423699d0b76cce96697bc70b1774839a3cdcdc0ddfe7dac93c"
     ledger.add(ledger.codec.seal(key, 7, (5,)).record)
-    assert ledger.slots.holdings_of(0, key.author).digest.hex() == "8c80b05cbd8041603da4e8e7a0b0be05"
+    assert holdings_of(ledger, 0, key.author).digest.hex() == "8c80b05cbd8041603da4e8e7a0b0be05"
     assert ledger.root().hex() == "df14b9bc204b927db554be650bd681cdb5bb7975336ea16f2937adf60a042bf4"
 
 
@@ -196,7 +196,7 @@ def test_root__an_author_said_two_things__halves_that_heard_one_each_differ() ->
     here, there = Ledger(MANIFEST), Ledger(MANIFEST)
     here.add(said)
     there.add(said_elsewhere)
-    holdings = [each.slots.holdings_of(0, signer(1).author) for each in (here, there)]
+    holdings = [holdings_of(each, 0, signer(1).author) for each in (here, there)]
     assert holdings[0].valid == holdings[1].valid and holdings[0].digest != holdings[1].digest
     assert here.root() != there.root()
     compare(here, there)
@@ -217,7 +217,7 @@ def test_root__asked_between_additions__is_never_stale() -> None:
 def test_digest_within__slots_left_out__equals_a_ledger_without_them() -> None:
     records = [seal(MANIFEST, 0, step) for step in range(6)] + [seal(MANIFEST, 0, 5, 9)]
     whole, part = ledger_of(MANIFEST, records), ledger_of(MANIFEST, [*records[1:3], *records[5:]])
-    held = part.slots.holdings_of(0, signer(0).author)
+    held = holdings_of(part, 0, signer(0).author)
     assert digest_within(whole, 0, signer(0).author, bitmap_of([1, 2, 5])) == held.digest
     assert digest_within(whole, 0, signer(0).author, bitmap_of([1, 2, 4])) != held.digest
 
@@ -226,12 +226,12 @@ def test_holdings__bitmaps__say_what_counts_and_what_is_void() -> None:
     manifest = long_manifest()
     ledger = ledger_of(manifest, [seal(manifest, 0, step) for step in (1_024, 1_027, 2_047)])
     add(ledger, seal(manifest, 0, 1_027, 5))
-    held = ledger.slots.holdings_of(1, signer(0).author)
+    held = holdings_of(ledger, 1, signer(0).author)
     assert (held.valid, held.void) == (bitmap_of([0, 1_023]), bitmap_of([3]))
     valid = bits_of(int.from_bytes(held.valid, "little"))
     assert [index in valid for index in (0, 1, 3, 1_023)] == [True, False, False, True]
     assert held.valid[0] == 1 and held.valid[127] == 128
-    assert ledger.slots.holdings_of(0, signer(0).author).valid == bytes(128)
+    assert holdings_of(ledger, 0, signer(0).author).valid == bytes(128)
 
 
 def test_holdings__in_pages__give_every_author_once() -> None:

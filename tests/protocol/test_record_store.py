@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from protocol.ledger.ledger import Ledger
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
 from sfnode.storage.stored_records import replay, replay_statements
-from tests.support.ledgers import MemoryArchive, add, admit, claim, digest_within, exclude, seal, signer
+from tests.support.ledgers import MemoryArchive, add, admit, claim, digest_within, exclude, holdings_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 
 INVITED = small_manifest(admission="invite", steps=2_048)
@@ -50,7 +51,7 @@ def answers(ledger: Ledger, steps: bytes) -> dict[str, object]:
     buckets = [(span, signer(number).author) for span in range(2) for number in range(4)]
     asked: dict[str, Callable[[int, Author], object]] = {
         "records": lambda span, author: list(ledger.slots.records(span, author, steps)),
-        "holdings": ledger.slots.holdings_of,
+        "holdings": partial(holdings_of, ledger),
         "within": lambda span, author: digest_within(ledger, span, author, steps),
         "hashes": ledger.slots.payload_hashes,
     }
@@ -174,7 +175,7 @@ def test_ledger__slot_a_little_late_and_neighbour_a_little_behind__reads_nothing
     behind = Ledger(OPEN)
     for step in range(98):
         behind.add(seal(OPEN, 1, step))
-    assert digest_within(ledger, 0, ALICE, bitmap_of(list(range(98)))) == behind.slots.holdings_of(0, ALICE).digest
+    assert digest_within(ledger, 0, ALICE, bitmap_of(list(range(98)))) == holdings_of(behind, 0, ALICE).digest
     assert archive.read_back == read_back
 
 
@@ -230,13 +231,13 @@ def test_ledger__slot_of_a_span_left_behind__costs_reading_one_group_back(scalar
         ledger.add(record)
         plain.add(record)
         archive.store([record])
-    before, read_back = ledger.slots.holdings_of(0, ALICE).digest, archive.read_back
+    before, read_back = holdings_of(ledger, 0, ALICE).digest, archive.read_back
     changed = seal(OPEN, 1, 5, *scalars)
     assert not ledger.holds(changed)  # as a node asks of every record
     ledger.add(changed)
     plain.add(changed)
-    assert (ledger.root(), ledger.slots.holdings_of(0, ALICE)) == (plain.root(), plain.slots.holdings_of(0, ALICE))
-    assert ledger.slots.holdings_of(0, ALICE).digest != before
+    assert (ledger.root(), holdings_of(ledger, 0, ALICE)) == (plain.root(), holdings_of(plain, 0, ALICE))
+    assert holdings_of(ledger, 0, ALICE).digest != before
     assert archive.read_back - read_back <= limits.GROUP_STEPS
 
 
@@ -249,7 +250,7 @@ def test_ledger__old_slots_become_void_one_after_the_other__each_sees_what_becam
         assert not ledger.holds(second)
         assert ledger.add(second) == plain.add(second)
         archive.store([second])
-        assert ledger.slots.holdings_of(0, ALICE) == plain.slots.holdings_of(0, ALICE)
+        assert holdings_of(ledger, 0, ALICE) == holdings_of(plain, 0, ALICE)
 
 
 def test_ledger__neighbour_without_some_old_slots__reads_their_groups_back_only() -> None:
@@ -259,7 +260,7 @@ def test_ledger__neighbour_without_some_old_slots__reads_their_groups_back_only(
     for step in range(1_024):
         if step not in (5, 6, 500):
             behind.add(seal(OPEN, 1, step))
-    held = behind.slots.holdings_of(0, ALICE)
+    held = holdings_of(behind, 0, ALICE)
     assert digest_within(ledger, 0, ALICE, held.valid) == held.digest
     assert archive.read_back - read_back <= 2 * limits.GROUP_STEPS
 

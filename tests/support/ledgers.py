@@ -10,13 +10,13 @@ from functools import lru_cache
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, StorageDamagedError
-from protocol.ledger.digest_buckets import Bucket
+from protocol.ledger.digest_buckets import holdings_in
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import Manifest
 from protocol.sync.anti_entropy import Claims, SyncSession, answer
-from protocol.wire import Message, Records, Statements, decode_untrusted, encode
+from protocol.wire import AuthorHoldings, Message, Records, Statements, decode_untrusted, encode
 from tests.support.manifests import OWNER
 
 
@@ -52,7 +52,12 @@ def ledger_of(manifest: Manifest, records: list[bytes]) -> Ledger:
 
 def digest_within(ledger: Ledger, span: int, author: Author, bitmap: bytes) -> bytes:
     """The digest of an author's holdings as if only the slots in the bitmap were held."""
-    return (ledger.slots.bucket(span, author) or Bucket(span, author)).digest_within(int.from_bytes(bitmap, "little"))
+    return ledger.slots.bucket(span, author).digest_within(int.from_bytes(bitmap, "little"))
+
+
+def holdings_of(ledger: Ledger, span: int, author: Author) -> AuthorHoldings:
+    """What a ledger holds of one author in one span, as neighbours hear it."""
+    return holdings_in(author, ledger.slots.bucket(span, author))
 
 
 def add(ledger: Ledger, record: bytes) -> None:

@@ -126,14 +126,12 @@ class KeyCopyNews:
 
     def look(self, ledger: Ledger) -> None:
         has_new, self._void_slots = ledger.void_slots > self._void_slots, ledger.void_slots
-        if has_new:
-            found = (ledger.slots.bucket(span, self._own) for span in ledger.slots.spans())
-            if any(bucket and bucket.void for bucket in found):
-                text = (
-                    "two updates of this node's key for one step are in the ledger: another node seems to run, or to "
-                    "have run, with a copy of the key. Stop one of the two, since each voids the other's updates"
-                )
-                self._reporter.event_once(logging.WARNING, "key_copy", text)
+        if has_new and any(ledger.slots.bucket(span, self._own).void for span in ledger.slots.spans()):
+            text = (
+                "two updates of this node's key for one step are in the ledger: another node seems to run, or to "
+                "have run, with a copy of the key. Stop one of the two, since each voids the other's updates"
+            )
+            self._reporter.event_once(logging.WARNING, "key_copy", text)
 
 
 def report_full_table(status: Status, reporter: Reporter) -> None:
