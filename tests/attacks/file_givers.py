@@ -83,8 +83,8 @@ async def _crawl(files: dict[str, bytes], spent: Spent, link: Link) -> None:
 
 async def _answer(channel: Channel, files: dict[str, bytes], spent: Spent) -> None:
     """Give parts of files, slowly; anything else is left without an answer."""
-    while (received := await channel.receive_untrusted()) is not None:
-        if isinstance(asked := received[0], FileRequest):
+    while (asked := await channel.receive_untrusted()) is not None:
+        if isinstance(asked, FileRequest):
             await trio.sleep(PART_S)
             file = files[asked.sha256.hex()]
             part = file[asked.offset : asked.offset + PART_BYTES_MAX]

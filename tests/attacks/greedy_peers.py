@@ -134,7 +134,7 @@ class _Attackers:
     async def _answer(self, channel: Channel, turn: trio.Lock, session: trio.CancelScope) -> None:
         with suppress(*CUT):
             while (received := await channel.receive_untrusted()) is not None:
-                match received[0]:
+                match received:
                     case Ping(nonce=nonce):
                         answer: Message = Pong(nonce=nonce)
                     case PeersRequest():

@@ -69,8 +69,7 @@ async def _stay_behind(run: LiveRun, channel: Channel, signer: Signer) -> None:
     """Sign each round as soon as it is two rounds old, as what is flooded to us shows."""
     codec, chance, signed = EnvelopeCodec(run.manifest), random.Random(0), -1
     step_bytes = slice(32, 36)  # of a record, SPEC 6.1
-    while (received := await channel.receive_untrusted()) is not None:
-        message, _ = received
+    while (message := await channel.receive_untrusted()) is not None:
         match message:
             case Ping(nonce=nonce):
                 await channel.send_now(Pong(nonce=nonce))

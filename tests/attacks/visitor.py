@@ -45,8 +45,8 @@ class Visitor:
     async def hear(self, declared: type[Declared]) -> Declared:
         """The next message of that kind; others are passed over. LinkBrokenError at the end of the session."""
         while (received := await self.channel.receive_untrusted()) is not None:
-            if isinstance(received[0], declared):
-                return received[0]
+            if isinstance(received, declared):
+                return received
         raise LinkBrokenError("the session is over")
 
     async def ping(self) -> None:

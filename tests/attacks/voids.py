@@ -185,8 +185,8 @@ async def _send(channel: Channel, records: Sequence[bytes]) -> None:
 async def _answer_pings(channel: Channel) -> None:
     """As any neighbour; nothing else is answered."""
     while (received := await channel.receive_untrusted()) is not None:
-        if isinstance(received[0], Ping):
-            await channel.send_now(Pong(nonce=received[0].nonce))
+        if isinstance(received, Ping):
+            await channel.send_now(Pong(nonce=received.nonce))
 
 
 async def _pace(worker: _Worker, nodes: Sequence[JoinProcess], seconds: float) -> float:

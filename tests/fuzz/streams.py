@@ -44,14 +44,7 @@ RUN_FILE = sign_manifest(small_manifest(), OWNER).encode()
 _OWN = own_hello(run_id=b"\1" * 32, agent="sfnode", listen=(), head_step=0)
 _CHUNKS_MAX = 64
 _BASIS = bytes(range(256)) * 200  # two parts
-_WANTED = Wanted(
-    name="basis",
-    request=lambda offset: FileRequest(sha256=hashlib.sha256(bytes(300)).digest(), offset=offset),
-    part=FilePart,
-    bytes_max=BASIS_BYTES_MAX,
-    total=300,
-    sha256=hashlib.sha256(bytes(300)).hexdigest(),
-)
+_WANTED = Wanted(name="basis", bytes_max=BASIS_BYTES_MAX, total=300, sha256=hashlib.sha256(bytes(300)).hexdigest())
 Outcome = tuple[list[bytes], str | None]  # payloads, and the reason of the Reject that ended them
 
 
@@ -170,13 +163,15 @@ def check_channel(data: bytes) -> None:
             received = _run(channel.receive_untrusted())
             if received is None:
                 break
-            messages.append(received[0])
-            taken += received[1]
+            messages.append(received)
+            taken += channel.message_bytes
     except LinkBrokenError:
         pass
     except Reject:
         taken = total.bytes_in  # the frame that was refused counts, too
-    assert total == channel.traffic and total.bytes_in == taken <= len(stream)
+    of_link = channel.traffic
+    assert (total.bytes_in, total.frames_in) == (of_link.bytes_in, of_link.frames_in)
+    assert total.bytes_in == taken <= len(stream) and not total.bytes_out and not total.frames_out
     assert b"".join(frame(encode(message)) for message in messages) == stream[: len(_joined(messages))]
 
 
@@ -220,7 +215,7 @@ async def _observed(channel: Channel) -> None:
 
 async def _observed_without_basis(channel: Channel) -> None:
     """The same, of a run whose basis is random."""
-    await serve_files(channel, RUN_FILE)
+    await serve_files(channel, RUN_FILE, lambda _sha256: None)
 
 
 async def _observer(channel: Channel) -> None:

@@ -69,8 +69,7 @@ class Probe:
     async def _talk(self, channel: Channel, target: str) -> None:
         await exchange_hello(channel, self._hello())
         self.channels[target] = channel
-        while (received := await channel.receive_untrusted()) is not None:
-            message = received[0]
+        while (message := await channel.receive_untrusted()) is not None:
             if isinstance(message, Ping):
                 await channel.send_now(Pong(nonce=message.nonce))
             elif isinstance(message, Records):

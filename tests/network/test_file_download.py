@@ -118,10 +118,10 @@ def serving(number: int, answer: Answer) -> AbstractAsyncContextManager[Host]:
             await await_hello(channel)
             await channel.send_now(HELLO)
             while (received := await channel.receive_untrusted()) is not None:
-                if isinstance(received[0], Bye):
+                if isinstance(received, Bye):
                     return
-                assert isinstance(received[0], FileRequest)
-                await answer(channel, received[0].offset)
+                assert isinstance(received, FileRequest)
+                await answer(channel, received.offset)
         except (LinkBrokenError, EOFError):
             pass  # the other side has left, or ``answer`` has had enough
         finally:
@@ -376,7 +376,7 @@ async def test_observer__asks_beyond_the_end__gets_an_empty_part() -> None:
         await exchange_hello(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
         await channel.send_now(FileRequest(sha256=HASH, offset=2**32 - 1))
         received = await channel.receive_untrusted()
-        assert received and received[0] == FilePart(total=len(BASIS), offset=2**32 - 1, data=b"")
+        assert received == FilePart(total=len(BASIS), offset=2**32 - 1, data=b"")
         nursery.cancel_scope.cancel()
 
 

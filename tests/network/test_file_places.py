@@ -82,8 +82,7 @@ async def answer(channel: Channel, request: Message) -> Message | None:
     """What comes back; None when the connection ends."""
     await channel.send_now(request)
     with trio.fail_after(5.0):
-        received = await channel.receive_untrusted()
-    return received and received[0]
+        return await channel.receive_untrusted()
 
 
 async def is_refused(number: int, local_host: str, node: Node) -> bool:

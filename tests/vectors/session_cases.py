@@ -195,8 +195,8 @@ class _Answers:
 
     async def send_now(self, *messages: Message) -> None: ...
 
-    async def receive_untrusted(self) -> tuple[Message, int] | None:
-        return (decode_untrusted(self._messages.pop(0)), 0) if self._messages else None
+    async def receive_untrusted(self) -> Message | None:
+        return decode_untrusted(self._messages.pop(0)) if self._messages else None
 
 
 def _document(name: str, wanted: Wanted, *messages: Message, expect: str | None = None) -> Case:
@@ -220,7 +220,7 @@ def _document(name: str, wanted: Wanted, *messages: Message, expect: str | None 
     reason, is_whole = trio.run(main)
     assert reason == expect, (name, reason)
     found = {"verdict": "REJECT" if reason else "ACCEPT", "reason": reason, "is_whole": is_whole, "received": received}
-    kind = "manifest" if wanted.part is ManifestPart else "piece" if wanted.is_of_one_peer else "file"
+    kind = "manifest" if wanted.sha256 is None else "piece" if wanted.is_of_one_peer else "file"
     given: dict[str, object] = {"document": kind, "total": wanted.total, "sha256": wanted.sha256}
     given |= {"messages": [in_short(data) for data in sent]}
     return case(f"{kind}: {name}", "parts", given, found)
@@ -257,9 +257,7 @@ def _parts() -> Iterator[Case]:
     for name, messages in {"FilePart": (file_part,), "Head": (first, _HEAD), "Ping": (Ping(nonce=1),)}.items():
         yield _document(f"{name} instead", Wanted.manifest(None), *messages, expect="UNREQUESTED")
     digest = hashlib.sha256(bytes(5)).hexdigest()
-    wanted = Wanted(
-        name="basis", request=lambda at: _asked(offset=at), part=FilePart, bytes_max=5, total=5, sha256=digest
-    )
+    wanted = Wanted(name="basis", bytes_max=5, total=5, sha256=digest)
     yield _document("of the length that is known", wanted, file_part)
     yield _document("another hash", wanted, replace(file_part, data=b"f" * 5))
     for size in (4, 6):

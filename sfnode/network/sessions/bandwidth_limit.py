@@ -1,7 +1,5 @@
 """What a node sends and receives: the count of bytes, and the limit on bytes a second (--max-upload)."""
 
-from dataclasses import dataclass, field
-
 import trio
 
 from protocol.limits import PART_BYTES_MAX
@@ -34,17 +32,11 @@ class Pace:
         return self._bucket.take(size, self._bytes_per_s, now_s)
 
 
-@dataclass(slots=True, kw_only=True)
 class Traffic:
     """Counts bytes and frames of the wire protocol (payload and length prefix), without Noise, yamux and TCP."""
 
-    bytes_in: int = 0
-    bytes_out: int = 0
-    frames_in: int = 0
-    frames_out: int = 0
-    upload_bytes_per_s: float = 0.0  # limit of the upload; 0: none
-    pace: Pace = field(init=False, compare=False)
-    file_pace: Pace = field(init=False, compare=False)  # half of it: files never delay a hello or an update
-
-    def __post_init__(self) -> None:
-        self.pace, self.file_pace = Pace(self.upload_bytes_per_s), Pace(self.upload_bytes_per_s / 2)
+    def __init__(self, upload_bytes_per_s: float = 0.0) -> None:
+        """``upload_bytes_per_s``: limit of the upload; 0: none."""
+        self.bytes_in = self.bytes_out = self.frames_in = self.frames_out = 0
+        self.pace = Pace(upload_bytes_per_s)
+        self.file_pace = Pace(upload_bytes_per_s / 2)  # so that files never delay a hello or an update

@@ -25,6 +25,7 @@ class Channel:
         self.timings = timings
         self.traffic = Traffic()
         self._total, self.file_pace = total, total.file_pace  # of the whole network
+        self.message_bytes = 0  # of the last message, on the wire
         self.decoding_s = 0.0  # of the last message: the thread's own time, so that a busy machine charges nobody
         self._parser = FrameParser(bounds.HELLO_FRAME_BYTES_MAX)
 
@@ -32,21 +33,21 @@ class Channel:
         """Accept frames of full size, once the peer has said hello."""
         self._parser.frame_bytes_max = FRAME_BYTES_MAX
 
-    async def receive_untrusted(self) -> tuple[Message, int] | None:
-        """Return the next message and its bytes on the wire; None at the end of the stream. Reject, LinkBrokenError."""
+    async def receive_untrusted(self) -> Message | None:
+        """Return the next message; None at the end of the stream. Reject, LinkBrokenError."""
         while (payload := self._parser.next_payload()) is None:
             data = await self.link.receive_some(bounds.READ_BYTES_MAX)
             if not data:
                 return None
             self._parser.feed_untrusted(data)
-        size = len(payload) + LENGTH_BYTES
+        self.message_bytes = len(payload) + LENGTH_BYTES
         for traffic in (self.traffic, self._total):
-            traffic.bytes_in += size
+            traffic.bytes_in += self.message_bytes
             traffic.frames_in += 1
         started_s = time.thread_time()
         message = decode_untrusted(payload)
         self.decoding_s = time.thread_time() - started_s
-        return message, size
+        return message
 
     async def send_now(self, *messages: Message) -> None:
         """Write messages at once. Do not call it during a session, whose send queue is the only writer.

@@ -31,9 +31,8 @@ class Wanted:
 
     Attributes:
         name: kind of document, for messages.
-        request, part: maker of the request for an offset, and the type of the answer.
         bytes_max: upper bound of the whole document.
-        total, sha256: length and hash if known in advance; then several peers may serve it in turn.
+        total, sha256: length and hash of a file, which several peers may serve in turn; None: it is a manifest.
         is_total_claimed: others claim this length, so a peer with another one is left, and not penalised.
         run_id: run whose manifest it must be; None means any run.
         is_of_one_peer: all of it comes from one peer, which is penalised for a wrong hash.
@@ -42,8 +41,6 @@ class Wanted:
     """
 
     name: str
-    request: Callable[[int], ManifestRequest | FileRequest]
-    part: type[ManifestPart | FilePart]
     bytes_max: int
     total: int | None = None
     sha256: str | None = None
@@ -63,45 +60,35 @@ class Wanted:
     @classmethod
     def manifest(cls, run_id: bytes | None) -> "Wanted":
         """Describe the manifest of a run; None means the run of the node that is asked."""
-        return cls(
-            name="manifest",
-            request=lambda offset: ManifestRequest(offset=offset),
-            part=ManifestPart,
-            bytes_max=MANIFEST_BYTES_MAX,
-            run_id=run_id,
-        )
+        return cls(name="manifest", bytes_max=MANIFEST_BYTES_MAX, run_id=run_id)
 
     @classmethod
     def basis(cls, manifest: Manifest) -> "Wanted":
         """Describe the basis of a run with a dense core."""
-        return cls._file("basis", manifest.method.basis_sha256, basis_bytes(manifest), BASIS_BYTES_MAX)
+        sha256, total = manifest.method.basis_sha256, basis_bytes(manifest)
+        return cls(name="basis", bytes_max=BASIS_BYTES_MAX, total=total, sha256=sha256)
 
     @classmethod
-    def snapshot(cls, sha256: str, file_bytes: int) -> "Wanted":
+    def snapshot(cls, sha256: str, total: int) -> "Wanted":
         """Describe the snapshot that authors attest under this hash."""
-        return replace(cls._file("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX), is_total_claimed=True)
+        return cls(name="snapshot", bytes_max=SNAPSHOT_BYTES_MAX, total=total, sha256=sha256, is_total_claimed=True)
 
     @classmethod
-    def data(cls, sha256: str, file_bytes: int) -> "Wanted":
+    def data(cls, sha256: str, total: int) -> "Wanted":
         """Describe a run's public data, which its manifest names by this hash."""
-        return cls._file("data", sha256, file_bytes, bounds.DATA_FILE_BYTES_MAX)
+        return cls(name="data", bytes_max=bounds.DATA_FILE_BYTES_MAX, total=total, sha256=sha256)
 
     @classmethod
-    def piece(cls, sha256: str, piece_bytes: int) -> "Wanted":
+    def piece(cls, sha256: str, total: int) -> "Wanted":
         """Describe a piece of a model's file, or the list of its pieces."""
-        piece = cls._file("piece", sha256, piece_bytes, piece_bytes)
-        return replace(piece, is_of_one_peer=True, parts_ahead=bounds.PIECE_PARTS_AHEAD)
+        piece = cls(name="piece", bytes_max=total, total=total, sha256=sha256, is_of_one_peer=True)
+        return replace(piece, parts_ahead=bounds.PIECE_PARTS_AHEAD)
 
-    @classmethod
-    def _file(cls, name: str, sha256: str, file_bytes: int, bytes_max: int) -> "Wanted":
-        return cls(
-            name=name,
-            request=lambda offset: FileRequest(sha256=bytes.fromhex(sha256), offset=offset),
-            part=FilePart,
-            bytes_max=bytes_max,
-            total=file_bytes,
-            sha256=sha256,
-        )
+    def request(self, offset: int) -> ManifestRequest | FileRequest:
+        """Return the request for the part at an offset."""
+        if self.sha256 is None:
+            return ManifestRequest(offset=offset)
+        return FileRequest(sha256=bytes.fromhex(self.sha256), offset=offset)
 
     def segment(self, start: int, bytes_max: int) -> "Wanted":
         """Describe the segment of this file from ``start`` on. ``bytes_max`` is a multiple of PART_BYTES_MAX."""
@@ -190,9 +177,8 @@ class Download:
             await channel.send_now(*(self.wanted.request(offset) for offset in offsets))
 
     async def _next(self, channel: Channel) -> ManifestPart | FilePart:
-        received = await channel.receive_untrusted()
-        match received[0] if received else None:
-            case ManifestPart() | FilePart() as part if isinstance(part, self.wanted.part):
+        match await channel.receive_untrusted():
+            case ManifestPart() | FilePart() as part if isinstance(part, ManifestPart) == (self.wanted.sha256 is None):
                 return part
             case Bye(reason=reason):
                 raise RefusedError(f"it said bye instead of sending the {self.wanted.name}: {reason}")

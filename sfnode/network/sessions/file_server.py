@@ -56,11 +56,6 @@ class PacedFile:
         return self.source.read(offset, bytes_max)
 
 
-def no_file(_sha256: str) -> FileSource | None:
-    """Return None: this node has no files."""
-    return None
-
-
 def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
     data = manifest_bytes[offset : offset + PART_BYTES_MAX]
     return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
@@ -78,10 +73,7 @@ def file_part(file: FileSource | None, offset: int, check: Callable[[], None]) -
 
 
 async def serve_files(
-    channel: Channel,
-    manifest_bytes: bytes,
-    find_file: FindFile = no_file,
-    check_place: Callable[[], None] = lambda: None,
+    channel: Channel, manifest_bytes: bytes, find_file: FindFile, check_place: Callable[[], None] = lambda: None
 ) -> None:
     """Answer an observer until it leaves, its time is over or its bytes are used up. LinkBrokenError, Reject.
 
@@ -128,10 +120,10 @@ class _Observer:
 
     async def next_message(self) -> Message | None:
         """Return the next message; None if the observer has left, or has requested nothing for OBSERVER_IDLE_S."""
-        received = None
+        message = None
         with trio.move_on_at(self._asked_s + bounds.OBSERVER_IDLE_S):
-            received = await self._channel.receive_untrusted()
-        return received[0] if received else None
+            message = await self._channel.receive_untrusted()
+        return message  # noqa: RET504  # None where the time was over first
 
     async def send(self, answer: Message) -> None:
         """Send an answer and charge its bytes; slow down many short answers. A pong does not count as a request."""
@@ -164,8 +156,8 @@ class ServedRun:
     manifest_bytes: bytes
     record_bytes: int = 0
     head_step: Callable[[], int] = lambda: 0
-    find_file: FindFile = no_file
-    find_piece: FindFile = no_file
+    find_file: FindFile = lambda _sha256: None
+    find_piece: FindFile = lambda _sha256: None
     pieces_bytes_per_s: float = 0.0
 
 
@@ -287,7 +279,6 @@ class _FileStream:
         self._held.append(place)
 
     def count_file(self) -> None:
-        """Count another file that the neighbour asks for."""
         for place in self._held:
             place.files += 1
 

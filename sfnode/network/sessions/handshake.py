@@ -61,7 +61,7 @@ async def exchange_hello(channel: Channel, own: Hello) -> Hello:
     with trio.move_on_after(channel.timings.hello_s):
         await channel.send_now(own)
         peers: tuple[PeerAddress, ...] | None = None
-        while (message := await _receive(channel)) is not None:
+        while (message := await channel.receive_untrusted()) is not None:
             match message:
                 case Hello():
                     return _check(own, message, channel)
@@ -78,7 +78,7 @@ async def exchange_hello(channel: Channel, own: Hello) -> Hello:
 async def await_hello(channel: Channel) -> Hello:
     """Return the dialler's hello, unchecked. RefusedError, LinkBrokenError, Reject."""
     with trio.move_on_after(channel.timings.hello_s):
-        message = await _receive(channel)
+        message = await channel.receive_untrusted()
         if isinstance(message, Hello):
             channel.link.introduced()
             return message
@@ -99,11 +99,6 @@ async def refuse(channel: Channel, reason: str, peers: tuple[PeerAddress, ...] =
                 pass
         except LinkBrokenError:
             pass
-
-
-async def _receive(channel: Channel) -> Message | None:
-    received = await channel.receive_untrusted()
-    return None if received is None else received[0]
 
 
 def _check(own: Hello, theirs: Hello, channel: Channel) -> Hello:

@@ -24,7 +24,6 @@ class Heartbeat:
         self._ping, self._ping_s = Ping(nonce=0), self._heard_s  # the last ping, and when it was queued
 
     def heard(self) -> None:
-        """Record that something has come from the peer."""
         self._heard_s = trio.current_time()
 
     def answered(self, pong: Pong) -> None:

@@ -119,11 +119,12 @@ class Session:
 
     async def _read_all(self) -> None:
         try:
-            while (received := await self.channel.receive_untrusted()) is not None:
-                message, size = received
+            while (message := await self.channel.receive_untrusted()) is not None:
                 self.heartbeat.heard()
                 decoding_cost_bytes = rate_limits.time_cost_bytes(self.channel.decoding_s)
-                await self.stay_within_rate(max(size + bounds.FRAME_COST_BYTES, decoding_cost_bytes))
+                await self.stay_within_rate(
+                    max(self.channel.message_bytes + bounds.FRAME_COST_BYTES, decoding_cost_bytes)
+                )
                 await self._receive(message)
             self.end("the peer closed the connection")
         except LinkBrokenError as error:
@@ -148,13 +149,13 @@ class Session:
                 with self.heartbeat.delivering():
                     await self._on_message(self, message)
 
-    def owe(self, cost_bytes: float) -> None:
-        """Charge the peer an extra cost; it is read again once it has earned that."""
-        self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
+    def owe(self, cost_bytes: float) -> float:
+        """Charge the peer a cost; return the seconds in which it earns that. It is read again after them."""
+        return self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
 
     async def stay_within_rate(self, cost_bytes: float) -> None:
         """Charge the peer ``cost_bytes``, and wait while it is over its rate."""
-        wait_s = self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
+        wait_s = self.owe(cost_bytes)
         if wait_s > 0:
             await trio.sleep(wait_s)
 
