@@ -140,7 +140,7 @@ class Network:
 
     def _remember_anchors(self) -> None:
         """Mark the longest-lasting outbound neighbours as met last, so that newer ones do not replace these anchors."""
-        lasting = self.sessions.lasting()
+        lasting = {session.peer for session in self.sessions.outbound()[: bounds.ANCHORS]}
         if not lasting <= self.book.anchors():  # else nothing has changed
             for peer in lasting:
                 self.book.still_good(peer, unix_ms=int(time.time() * 1_000))

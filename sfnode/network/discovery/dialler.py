@@ -80,8 +80,7 @@ class DialChoice:
 
     def _dialled(self) -> tuple[outbound_choice.Dialled, ...]:
         """Return the outbound sessions that are not ending, the oldest first."""
-        sessions = [each for each in self._sessions.all() if each.is_outbound and not each.is_ending]
-        sessions.sort(key=lambda session: session.started_s)
+        sessions = [each for each in self._sessions.outbound() if not each.is_ending]
         return tuple(
             outbound_choice.Dialled(
                 peer=session.peer,
@@ -110,10 +109,9 @@ class DialChoice:
 
     def _has_room_to_check(self) -> bool:
         """Return whether one more session is allowed; if all are taken, end the youngest that is not to a bootstrap."""
-        dialled = [session for session in self._sessions.all() if session.is_outbound]
+        dialled = self._sessions.outbound()
         if len(dialled) + len(self.dialling) < self._config.outbound_max:
             return True
-        dialled.sort(key=lambda session: session.started_s)
         others = [each for each in dialled[bounds.ANCHORS :] if not self._book.is_bootstrap(each.peer)]
         if others:
             others[-1].say_bye("making room for a bootstrap")

@@ -39,11 +39,9 @@ class OpenSessions:
     def count(self, *, is_outbound: bool) -> int:
         return sum(session.is_outbound == is_outbound for session in self._sessions.values())
 
-    def lasting(self) -> frozenset[PeerId]:
-        """Return the ANCHORS outbound peers whose sessions have lasted longest."""
-        outbound = [session for session in self._sessions.values() if session.is_outbound]
-        outbound.sort(key=lambda session: session.started_s)
-        return frozenset(session.peer for session in outbound[: bounds.ANCHORS])
+    def outbound(self) -> list[Session]:
+        """Return the outbound sessions, the oldest first."""
+        return sorted((each for each in self.all() if each.is_outbound), key=lambda session: session.started_s)
 
     def send(self, peer: PeerId, message: Message) -> bool:
         """Queue a message for a neighbour without waiting; return False if it has no session or its queue is full.
