@@ -187,18 +187,13 @@ PLACES = (
     _mutant(
         "strangers-of-one-network",
         "one network holds all connections that shake hands",
-        Edit(
-            _DOORKEEPER,
-            "Doorkeeper.admitted",
-            "if not self._origins.has_stranger_room(",
-            "if False and self._origins.has_stranger_room(",
-        ),
+        Edit(_DOORKEEPER, "Doorkeeper.admit", "for each in self._callers) > most:", "for each in ()) > most:"),
         _OF_INBOUND + "test_strangers__of_one_network_say_nothing__the_next_is_cut_and_another_network_is_served",
     ),
     _mutant(
         "handshakes-without-rate-limit",
         "one address keeps a node busy with first words of Noise",
-        Edit(_DOORKEEPER, "Doorkeeper.admitted", "if crowd is not None:", "if False:"),
+        Edit(_DOORKEEPER, "Doorkeeper.admit", "if caller.crowd is None:", "if True:"),
         _OF_DOORS + "test_handshakes__more_than_the_burst__wait_and_too_many_are_refused",
     ),
     _mutant(

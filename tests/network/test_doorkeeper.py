@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import resource
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -36,6 +37,26 @@ from tests.support.network_nodes import (
 # --- handshakes
 
 
+@asynccontextmanager
+async def admitted(doorkeeper: Doorkeeper, host: str) -> AsyncIterator[None]:
+    """The time of a connection from this address, once it may shake hands."""
+    with trio.socket.socket() as socket, doorkeeper.place(host, socket) as caller:
+        await doorkeeper.admit(caller)
+        yield
+
+
+async def may_shake_hands(host: str, strangers: list[str], origins: Origins = DEFAULT_ORIGINS) -> bool:
+    """Whether a connection from here is admitted next to these, which have not said hello."""
+    doorkeeper = Doorkeeper(origins, len(strangers) + 1)
+    with ExitStack() as places, trio.socket.socket() as socket:
+        for other in strangers:
+            places.enter_context(doorkeeper.place(other, socket))
+        with suppress(NotAdmittedError):
+            async with admitted(doorkeeper, host):
+                return True
+    return False
+
+
 async def turns_s(host: str, count: int, origins: Origins = DEFAULT_ORIGINS) -> list[float]:
     """When each of so many handshakes at once may begin; those that are refused are left out."""
     doorkeeper, times = Doorkeeper(origins), []
@@ -43,7 +64,7 @@ async def turns_s(host: str, count: int, origins: Origins = DEFAULT_ORIGINS) -> 
 
     async def knock() -> None:
         with suppress(NotAdmittedError):
-            async with doorkeeper.admitted(host, ()):
+            async with admitted(doorkeeper, host):
                 times.append(trio.current_time() - started_s)
 
     async with trio.open_nursery() as nursery:
@@ -62,6 +83,23 @@ async def test_handshakes__more_than_the_burst__wait_and_too_many_are_refused(
     assert len(times) == 10 + bounds.HANDSHAKE_WAIT_S * bounds.HANDSHAKES_PER_S
 
 
+async def test_strangers__of_one_private_address__have_less_than_all_connections() -> None:
+    crowd = ["192.168.7.1"] * bounds.STRANGERS_PER_ADDRESS_MAX
+    assert await may_shake_hands("192.168.7.1", crowd[:-1]) and not await may_shake_hands("192.168.7.1", crowd)
+    assert await may_shake_hands("192.168.7.2", crowd)
+
+
+async def test_strangers__private_networks_are_limited__count_as_one_like_public_ones() -> None:
+    crowd, origins = ["10.0.0.1"] * bounds.STRANGERS_PER_GROUP_MAX, Origins(is_private_limited=True)
+    assert await may_shake_hands("10.0.0.9", crowd[1:], origins)
+    assert not await may_shake_hands("10.0.0.9", crowd, origins)
+
+
+async def test_strangers__from_the_operators_own_proxy__are_never_too_many() -> None:
+    origins = Origins(is_private_limited=True, proxies=(parse_proxy("10.0.0.7"),))
+    assert await may_shake_hands("10.0.0.7", ["10.0.0.7"] * 250, origins)
+
+
 async def test_handshakes__operators_proxy__do_not_wait(autojump_clock: MockClock) -> None:
     origins = Origins(proxies=(parse_proxy("192.168.7.1"),))
     assert await turns_s("192.168.7.1", 300, origins) == [0.0] * 300
@@ -70,12 +108,12 @@ async def test_handshakes__operators_proxy__do_not_wait(autojump_clock: MockCloc
 async def test_handshakes__one_network__leaves_the_turns_of_others_alone(autojump_clock: MockClock) -> None:
     doorkeeper = Doorkeeper(DEFAULT_ORIGINS)
     for number in range(bounds.HANDSHAKES_BURST + 3):
-        async with doorkeeper.admitted(f"8.8.0.{number}", ()):
+        async with admitted(doorkeeper, f"8.8.0.{number}"):
             pass
     started_s = trio.current_time()
-    async with doorkeeper.admitted("9.9.9.9", ()):
+    async with admitted(doorkeeper, "9.9.9.9"):
         assert trio.current_time() == started_s
-    async with doorkeeper.admitted("8.8.255.1", ()):
+    async with admitted(doorkeeper, "8.8.255.1"):
         assert trio.current_time() > started_s
 
 

@@ -135,7 +135,6 @@ def test_crowd__private_networks_are_limited__count_as_one_like_public_ones() ->
     origins = Origins(is_private_limited=True)
     assert origins.crowd_of("192.168.7.1") == origins.crowd_of("192.168.7.2") != origins.crowd_of("192.168.8.1")
     assert not origins.has_group_room("10.0.0.9", [ip_group_of("10.0.0.1")] * 7, 28)
-    assert not origins.has_stranger_room("10.0.0.9", ["10.0.0.1"] * bounds.STRANGERS_PER_GROUP_MAX)
 
 
 def test_crowd__operators_own_proxy__counts_in_all_only() -> None:
@@ -144,7 +143,6 @@ def test_crowd__operators_own_proxy__counts_in_all_only() -> None:
     for proxy in ("10.0.0.7", "::ffff:10.0.0.7", "8.8.4.4", "2a00:1450::1"):
         assert origins.crowd_of(proxy) is None
         assert origins.has_group_room(proxy, [ip_group_of(proxy)] * 27, 28)
-        assert origins.has_stranger_room(proxy, [proxy] * 250)
     assert origins.crowd_of("10.0.0.8") is not None and origins.is_limited("8.8.5.4")
 
 
@@ -152,10 +150,3 @@ def test_crowd__operators_own_proxy__counts_in_all_only() -> None:
 def test_trusted_proxy__no_address_or_network__operator_error_says_what_is(text: str) -> None:
     with pytest.raises(OperatorError, match=r"--trusted-proxy .* such as 10\.0\.0\.7"):
         parse_proxy(text)
-
-
-def test_stranger_room__one_private_address__has_less_than_all_connections() -> None:
-    has_room = DEFAULT_ORIGINS.has_stranger_room
-    crowd = ["192.168.7.1"] * bounds.STRANGERS_PER_ADDRESS_MAX
-    assert has_room("192.168.7.1", crowd[:-1]) and not has_room("192.168.7.1", crowd)
-    assert has_room("192.168.7.2", crowd)

@@ -75,17 +75,6 @@ class Origins:
         group = ip_group_of(host)
         return sum(other == group for other in taken) < max(1, places_max // INBOUND_GROUP_PART)
 
-    def has_stranger_room(self, host: str, strangers: Iterable[str]) -> bool:
-        """Return whether one more connection from this address may shake hands.
-
-        ``strangers``: addresses of the connections before their hello.
-        """
-        crowd = self.crowd_of(host)
-        if crowd is None:
-            return True
-        most = bounds.STRANGERS_PER_GROUP_MAX if self.is_limited(host) else bounds.STRANGERS_PER_ADDRESS_MAX
-        return sum(self.crowd_of(other) == crowd for other in strangers) < most
-
     def _is_proxy(self, host: str) -> bool:
         address = _address_of(host)
         return address is not None and any(address in network for network in self.proxies)

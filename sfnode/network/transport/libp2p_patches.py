@@ -143,9 +143,8 @@ def _inbound_handler(swarm: Any, doorkeeper: Doorkeeper) -> Callable[[Any, Any, 
             await raw.close()
 
     async def serve(raw: RawConnection, address: Any, caller: Caller) -> None:
-        others = (connection.muxed_conn for connection in swarm.get_connections())
-        async with doorkeeper.admitted(caller.host, [other.remote_host for other in others if other.is_stranger]):
-            caller.muxed = muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
+        await doorkeeper.admit(caller)
+        caller.muxed = muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
         connections = swarm.connections.get(muxed.peer_id, ())
         if len(connections) <= bounds.CONNECTIONS_PER_PEER_MAX:
             with trio.move_on_after(bounds.FIRST_SESSION_S):

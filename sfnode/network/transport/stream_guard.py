@@ -8,8 +8,8 @@ protocol name that is not UTF-8 is enough (multiselect_communicator.py:58).
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +107,6 @@ class Doorkeeper:
         self._origins = origins
         self._places_max = places_max
         self._callers: list[Caller] = []  # the oldest first
-        self._shaking_hands: list[str] = []
         self._turns = TokenBuckets(bounds.HANDSHAKES_BURST, bounds.HANDSHAKES_PER_S)
 
     @contextmanager
@@ -129,23 +128,16 @@ class Doorkeeper:
             if caller in self._callers:
                 self._callers.remove(caller)
 
-    @asynccontextmanager
-    async def admitted(self, host: str, strangers: Iterable[str]) -> AsyncIterator[None]:
-        """Wait for the turn of this address; the handshake runs inside the context. NotAdmittedError.
-
-        ``strangers``: addresses of the connections that are up but have not sent their hello.
-        """
-        if not self._origins.has_stranger_room(host, [*self._shaking_hands, *strangers]):
-            raise NotAdmittedError(f"too many strangers like {host}")
-        self._shaking_hands.append(host)
-        try:
-            crowd = self._origins.crowd_of(host)
-            if crowd is not None:
-                wait_s = self._turns.take(crowd, trio.current_time(), wait_s_max=bounds.HANDSHAKE_WAIT_S)
-                if wait_s is None:
-                    raise NotAdmittedError(f"too many handshakes with those like {host}")
-                if wait_s > 0:
-                    await trio.sleep(wait_s)
-            yield
-        finally:
-            self._shaking_hands.remove(host)
+    async def admit(self, caller: Caller) -> None:
+        """Wait until this connection may shake hands. NotAdmittedError."""
+        if caller.crowd is None:
+            return
+        is_limited = self._origins.is_limited(caller.host)
+        most = bounds.STRANGERS_PER_GROUP_MAX if is_limited else bounds.STRANGERS_PER_ADDRESS_MAX
+        if sum(each.is_stranger and each.crowd == caller.crowd for each in self._callers) > most:
+            raise NotAdmittedError(f"too many strangers like {caller.host}")
+        wait_s = self._turns.take(caller.crowd, trio.current_time(), wait_s_max=bounds.HANDSHAKE_WAIT_S)
+        if wait_s is None:
+            raise NotAdmittedError(f"too many handshakes with those like {caller.host}")
+        if wait_s > 0:
+            await trio.sleep(wait_s)
