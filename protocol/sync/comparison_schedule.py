@@ -41,7 +41,10 @@ class _Neighbour:
 
 
 class Synchroniser:
-    """Runs at most one session per neighbour, several neighbours in parallel, and answers theirs."""
+    """Runs at most one session per neighbour, several neighbours in parallel, and answers theirs.
+
+    Apart from `open`, `close` and `is_open`, its methods take a peer that is open.
+    """
 
     def __init__(self, ledger: Ledger, first_request: int = 0) -> None:
         """Number requests after ``first_request``, which differs in each life of a node so that no old answer fits."""
@@ -134,9 +137,7 @@ class Synchroniser:
 
         ``horizon_step``: the last step to request; ``first``: an author whose records the session requests first.
         """
-        neighbour = self._neighbours.get(peer)
-        if neighbour is None:
-            return []
+        neighbour = self._neighbours[peer]
         neighbour.head = head
         root = self._ledger.root()
         if neighbour.agrees(root):
@@ -156,9 +157,17 @@ class Synchroniser:
         """Answer a request, or continue the session that an answer belongs to. Raises Reject for other messages."""
         if isinstance(message, Request):
             return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, message)]
-        if isinstance(message, Reply):
-            return self._continue(peer, message, now_ms)
-        raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
+        if not isinstance(message, Reply):
+            raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
+        neighbour = self._neighbours[peer]
+        session = neighbour.session
+        if session is None or not session.is_answer(message.request):
+            return []  # late answer to a request that was given up: nobody's fault
+        self.answered_ms = now_ms
+        request = session.advance(message, self._next_request())
+        self.has_own = self.has_own or session.has_own
+        self.has_statements = self.has_statements or session.has_statements
+        return self._send(peer, neighbour, request, now_ms)
 
     def cut_short(self, has_moved: Callable[[wire.Head, int], bool]) -> list[tuple[wire.PeerId, wire.Head]]:
         """Return the last heads of those whose last session ended at a horizon that ``has_moved``: each begins one."""
@@ -172,17 +181,15 @@ class Synchroniser:
 
     def count_records(self, peer: wire.PeerId, request: int, records: Sequence[bytes], now_ms: int) -> None:
         """Count records from ``peer`` towards its session if they answer the session's pull."""
-        neighbour = self._neighbours.get(peer)
-        if neighbour and neighbour.session and neighbour.session.is_answer(request):
+        neighbour = self._neighbours[peer]
+        if neighbour.session and neighbour.session.is_answer(request):
             neighbour.session.count_records(records)
             neighbour.heard_ms = self.answered_ms = now_ms
 
     def horizon_of(self, peer: wire.PeerId, request: int, otherwise: int | None) -> int | None:
         """Return the last step acceptable from ``peer``: its session's if records answer it, else ``otherwise``."""
-        neighbour = self._neighbours.get(peer)
-        if neighbour and neighbour.session and neighbour.session.is_answer(request):
-            return neighbour.session.horizon_step
-        return otherwise
+        session = self._neighbours[peer].session
+        return session.horizon_step if session and session.is_answer(request) else otherwise
 
     def tick(self, now_ms: int) -> list[SendMessage]:
         """Repeat requests without answer once, and give up sessions whose peer does not answer (SPEC 8.4.7)."""
@@ -197,16 +204,6 @@ class Synchroniser:
                 neighbour.is_asked_again = True
                 again.append(SendMessage(peer=peer, message=neighbour.session.in_flight))
         return again
-
-    def _continue(self, peer: wire.PeerId, reply: Reply, now_ms: int) -> list[SendMessage]:
-        neighbour = self._neighbours.get(peer)
-        if neighbour is None or neighbour.session is None or not neighbour.session.is_answer(reply.request):
-            return []  # late answer to a request that was given up: nobody's fault
-        self.answered_ms = now_ms
-        request = neighbour.session.advance(reply, self._next_request())
-        self.has_own = self.has_own or neighbour.session.has_own
-        self.has_statements = self.has_statements or neighbour.session.has_statements
-        return self._send(peer, neighbour, request, now_ms)
 
     def _send(
         self, peer: wire.PeerId, neighbour: _Neighbour, request: Request | None, now_ms: int

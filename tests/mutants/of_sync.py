@@ -174,8 +174,8 @@ SESSIONS = (
         edits=(
             Edit(
                 _SYNCHRONISER,
-                "Synchroniser._continue",
-                "or not neighbour.session.is_answer(reply.request)",
+                "Synchroniser.receive",
+                "or not session.is_answer(message.request)",
                 "",
             ),
         ),

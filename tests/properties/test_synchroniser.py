@@ -76,6 +76,8 @@ class SynchroniserMachine(RuleBasedStateMachine):
 
     @rule(peer=PEER)
     def head(self, peer: PeerId) -> None:
+        if not self.sync.is_open(peer):  # the node core drops it
+            return
         ledger = self.theirs[peer]
         told = Head(root=ledger.root(), state_digest=bytes(32), updates=ledger.updates, step=0, work_distance=0)
         had_session = self._has_session(peer)

@@ -13,6 +13,7 @@ from protocol.events import (
     EstimateSkipped,
     MessageArrived,
     PeerJoined,
+    PeerLeft,
     StartEstimate,
     Ticked,
     WorkerReady,
@@ -24,11 +25,12 @@ from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import answer
 from protocol.sync.comparison_schedule import Synchroniser
 from protocol.sync.flood_queues import Flood
-from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
+from protocol.wire import Head, Message, Payloads, PayloadsRequest, PeerId, Records
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.ledgers import admit, claim, ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell
+from tests.support.sample_messages import MESSAGES
 
 RECORD_BYTES = 110
 
@@ -151,13 +153,12 @@ def test_optional_field__none_a_value_or_another_type__is_told_apart() -> None:
 # --- synchroniser
 
 
-def test_synchroniser__head_of_a_peer_that_is_gone__starts_nothing() -> None:
-    ledger = Ledger(MANIFEST)
-    synchroniser = Synchroniser(ledger)
-    other = head_of(ledger_of(MANIFEST, [seal(MANIFEST, 0, 0)]), bytes(32))
-    assert synchroniser.receive_head(X, other, 0, None) == []
-    assert (synchroniser.peers, synchroniser.target_updates, synchroniser.head_step) == (0, 0, -1)
-    synchroniser.count_records(X, 1, [seal(MANIFEST, 0, 0)], 0)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_node__any_message_of_a_peer_that_is_gone__does_nothing(message: Message) -> None:
+    core = node()
+    join(core, X, Y)
+    core.handle(PeerLeft(peer=X), 10)
+    assert tell(core, X, message, 20) == [] and not core.rejected
 
 
 def test_synchroniser__heads_of_several__target_is_the_largest_and_step_the_lower_median() -> None:
