@@ -56,6 +56,11 @@ def to_plain(value: Any, *, as_rows: bool) -> Any:
     return {name: to_plain(getattr(value, name), as_rows=False) for name in names}
 
 
+def canonical_json(value: Any) -> bytes:
+    """Return the one ASCII JSON of a dataclass that is signed: sorted keys, no spaces (SPEC 1.2)."""
+    return json.dumps(to_plain(value, as_rows=False), sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
 def from_plain_untrusted(declared: type[T], data: object, where: str) -> T:
     """Build an instance of the dataclass ``declared`` from ``data``; Malformed names the field below ``where``."""
     kind: Any = declared

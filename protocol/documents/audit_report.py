@@ -4,7 +4,6 @@ On public data, everybody can repeat the measurement behind a message: all know 
 state. A report contains the auditor's measurement and the audited record, so that readers need not have it.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from protocol.crypto import SIGNATURE_BYTES, Signer, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
-from protocol.schema import Bound, Hex32, Malformed, from_json_untrusted, is_hex, to_plain
+from protocol.schema import Bound, Hex32, Malformed, canonical_json, from_json_untrusted, is_hex
 
 REPORT_BYTES_MAX = 1 << 16  # of a dense message twice that
 _DOMAIN = b"sfnode/audit/1"
@@ -63,7 +62,7 @@ def make_report(
         measured=tuple(measured),
         tolerance_mille=math.floor(1_000 * tolerance),
     )
-    line = _canonical(report)
+    line = canonical_json(report)
     return report, line + b"\n" + signer.sign(_DOMAIN + line).hex().encode("ascii") + b"\n"
 
 
@@ -86,7 +85,7 @@ def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditRepor
     texts = (report.run_id, report.auditor)
     if not all(is_hex(text, 64) for text in texts) or not is_hex(report.record, len(report.record) // 2 * 2):
         raise Reject(RejectReason.AUDIT_FORMAT, "run_id, auditor or record is not lower-case hexadecimal")
-    if _canonical(report) != lines[0]:
+    if canonical_json(report) != lines[0]:
         raise Reject(RejectReason.AUDIT_FORMAT, "the JSON is not in canonical form")
     if report.run_id != manifest.run_id.hex():
         raise Reject(RejectReason.RUN_ID, "the report is about another run")
@@ -99,7 +98,3 @@ def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditRepor
     if len(report.measured) != len(envelope.measured):
         raise Reject(RejectReason.AUDIT_FORMAT, "another number of scalars was measured than the message has")
     return report, envelope
-
-
-def _canonical(report: AuditReport) -> bytes:
-    return json.dumps(to_plain(report, as_rows=False), sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -92,7 +92,7 @@ def load_log_untrusted(
         Reject: not a log file, or cut off, damaged or forged. The text begins with the offset of the fault.
         OtherReleaseError: the basis is the one that the manifest names, and none of this release.
     """
-    return _Loader(read, on_manifest, on_block).load()
+    return _Loader(read, on_block).load(on_manifest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +124,8 @@ class _Chain:
 class _Loader:
     """Reads and verifies one file. ``_offset``: bytes read so far, for the texts of faults."""
 
-    def __init__(
-        self, read: Read, on_manifest: Callable[[SignedManifest], Keeper | None], on_block: Callable[[int, int], None]
-    ) -> None:
+    def __init__(self, read: Read, on_block: Callable[[int, int], None]) -> None:
         self._read = read
-        self._on_manifest = on_manifest
         self._on_block = on_block
         self._offset = 0
         self._chain = _Chain()
@@ -137,7 +134,7 @@ class _Loader:
         self._last_place = b"", b""
         self._last_key = b""
 
-    def load(self) -> LoadedLog:
+    def load(self, on_manifest: Callable[[SignedManifest], Keeper | None]) -> LoadedLog:
         """Read the whole file and check it rule by rule."""
         # [REJECT] SPEC 9.4.1: it begins with the magic
         if self._read(len(MAGIC)) != MAGIC:
@@ -146,7 +143,7 @@ class _Loader:
         block = self._block({MANIFEST: limits.MANIFEST_BYTES_MAX})
         with _at(block.start):
             signed = decode_run_untrusted(block.body)
-        self._keeper = self._on_manifest(signed)
+        self._keeper = on_manifest(signed)
         basis = self._basis(signed.manifest)
         replica = Replica(signed.manifest, self._keeper)
         due = dict.fromkeys((STATEMENTS, RECORDS), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}

@@ -4,6 +4,7 @@ An archive only gives back what its owner stored; the ledger never writes to it.
 the archive has given it back, and checks every record that it reads later.
 """
 
+from array import array
 from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -15,7 +16,7 @@ from protocol.errors import StorageDamagedError
 # A slot with one record counts; one with two different payloads is void and keeps the pair as its proof.
 Slot = bytes | tuple[bytes, bytes]
 
-_SUM_BYTES = 4  # of each group: a quarter of a byte for each slot
+_MODULUS = 1 << 32  # of the sums
 _STEP = slice(KEY_BYTES, KEY_BYTES + 4)
 
 
@@ -55,7 +56,7 @@ class Checks:
     __slots__ = ("_sums",)
 
     def __init__(self) -> None:
-        self._sums = bytearray()  # u32 little-endian each, up to the last group that was needed
+        self._sums = array("I")  # of each group up to the last one that was needed: a quarter of a byte for each slot
 
     def add(self, offset: int, record: bytes) -> None:
         """Add a record that came into the slot."""
@@ -68,17 +69,12 @@ class Checks:
     def fits(self, group: range, slots: dict[int, Slot]) -> bool:
         """Return whether ``slots`` contain exactly the records held in ``group``."""
         found = sum(crc32(record) for offset in group if offset in slots for record in records_of(slots[offset]))
-        return self._sum(group.start) == found % (1 << 8 * _SUM_BYTES)
-
-    def _sum(self, offset: int) -> int:
-        start = offset // limits.GROUP_STEPS * _SUM_BYTES
-        return int.from_bytes(self._sums[start : start + _SUM_BYTES], "little")
+        return self._sums[group.start // limits.GROUP_STEPS] == found % _MODULUS
 
     def _change(self, offset: int, amount: int) -> None:
-        start = offset // limits.GROUP_STEPS * _SUM_BYTES
-        self._sums.extend(bytes(max(0, start + _SUM_BYTES - len(self._sums))))
-        changed = (self._sum(offset) + amount) % (1 << 8 * _SUM_BYTES)
-        self._sums[start : start + _SUM_BYTES] = changed.to_bytes(_SUM_BYTES, "little")
+        group = offset // limits.GROUP_STEPS
+        self._sums.extend([0] * (group + 1 - len(self._sums)))
+        self._sums[group] = (self._sums[group] + amount) % _MODULUS
 
 
 def group_of(offset: int) -> range:

@@ -88,7 +88,6 @@ class SlotTable:
                 yield self._codec.decode_untrusted(slot)
 
     def is_void(self, author: Author, step: int) -> bool:
-        """Return whether this slot holds two payloads."""
         span, offset = divmod(step, limits.SPAN_STEPS)
         return bool(self.bucket(span, author).void >> offset & 1)
 

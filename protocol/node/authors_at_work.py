@@ -45,7 +45,6 @@ class AuthorsAtWork:
         self._met_ms |= {author: now_ms for author, step in highest.items() if author != self._own and step >= least}
 
     def keep(self, authors: Container[Author]) -> None:
-        """Forget all authors but these."""
         self._heard_ms = {author: heard_ms for author, heard_ms in self._heard_ms.items() if author in authors}
         self._met_ms = {author: met_ms for author, met_ms in self._met_ms.items() if author in authors}
         self.interval_ms = {author: ms for author, ms in self.interval_ms.items() if author in authors}

@@ -38,7 +38,6 @@ class AffordableDirections:
         self._measured[author] = self._method.directions_measured(scalars)
 
     def keep(self, authors: Container[Author]) -> None:
-        """Forget all authors but these."""
         self._measured = {author: count for author, count in self._measured.items() if author in authors}
 
     def measured(self, took_ms: int) -> None:

@@ -34,7 +34,6 @@ class StepClock:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the run has no step left for this node."""
         return self.next_step >= self._steps
 
     def hear(self, author: Author, scalars: Sequence[int], now_ms: int) -> None:

@@ -19,7 +19,7 @@ from protocol.run.method import CoreKind, Method, Schedule, broken_method_rules
 from protocol.run.model import ModelSpec, broken_model_rules
 from protocol.run.reward import parse_reward
 from protocol.run.task import Objective, TaskKind, TaskSpec, broken_task_rules
-from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
+from protocol.schema import Bound, Hex32, Malformed, Name, canonical_json, from_plain_untrusted, is_hex
 
 FORMAT = 6
 BASIS_MAGIC_BYTES = 16  # of the file of a dense core's basis
@@ -87,7 +87,7 @@ class Manifest:
     @cached_property
     def canonical(self) -> bytes:
         """Return the bytes to hash: ASCII JSON with sorted keys, no spaces and integers only (SPEC 1.2)."""
-        return json.dumps(to_plain(self, as_rows=False), sort_keys=True, separators=(",", ":")).encode("ascii")
+        return canonical_json(self)
 
     @cached_property
     def run_id(self) -> RunId:

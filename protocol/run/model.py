@@ -10,8 +10,6 @@ from protocol import limits
 from protocol.crypto import hashing
 from protocol.schema import Bound, Hex32, Name, is_hex
 
-_DIGEST_BYTES = 32
-
 
 class Sharing(StrEnum):
     """Whether nodes give the model's files to each other."""
@@ -86,7 +84,7 @@ def weights_digest(tensors: Mapping[str, tuple[Sequence[int], bytes]]) -> str:
     """
     fields: list[bytes] = []
     for name, (shape, digest) in sorted((name.encode("utf-8"), tensor) for name, tensor in tensors.items()):
-        assert len(digest) == _DIGEST_BYTES
+        assert len(digest) == hashing.DIGEST_BYTES
         fields += (name, b"".join(size.to_bytes(4, "big") for size in shape), digest)
     return hashing.hash_fields("sfnode/weights/1", *fields).hex()
 

@@ -187,9 +187,9 @@ class _Grammar:
             self._terms += 1
             if self._terms > TERMS_MAX:
                 raise Malformed(f"{place}: the rule's sums have more than {TERMS_MAX} terms together")
-            if not 0 < _number(weight, f"{place}[0]") <= TERM_WEIGHT_MAX:
+            if not 0 < (share := _number(weight, f"{place}[0]")) <= TERM_WEIGHT_MAX:
                 raise Malformed(f"{place}[0]: a weight is above 0 and at most {TERM_WEIGHT_MAX:,}")
-            terms.append((float(cast(float, weight)), self.check(check, f"{place}[1]", depth + 1)))
+            terms.append((float(share), self.check(check, f"{place}[1]", depth + 1)))
         return SumCheck(tuple(terms))
 
     def _range(self, measure: Measure, data: object, where: str) -> RangeCheck:

@@ -81,13 +81,15 @@ class Coefficients:
         self.revision = 0
         self.removals: Sequence[tuple[int, str]] = ()
 
-    def add(self, updates: Iterable[Envelope]) -> None:
+    def add(self, updates: Iterable[Envelope], *, sign: int = 1) -> None:
         """Add updates in any order. Cost: a few microseconds each, for a model of any size."""
-        self._accumulate(updates, sign=1)
+        coming = iter(updates)
+        while batch := list(islice(coming, _UPDATES_PER_BATCH)):
+            self._accumulate_batch(batch, sign)
 
     def remove(self, updates: Iterable[Envelope]) -> None:
         """Remove updates that were added before, exactly."""
-        self._accumulate(updates, sign=-1)
+        self.add(updates, sign=-1)
 
     def flat(self, epoch: int) -> Int64Array:
         """Return a copy of all coefficients of ``epoch``: int64[layout.size]."""
@@ -179,11 +181,6 @@ class Coefficients:
             for start in range(0, flat.size, _HASHED_AT_ONCE)
         )
         return hashing.hash_pieces("sfnode/epoch/1", 8 * flat.size, pieces) if flat.any() else None
-
-    def _accumulate(self, updates: Iterable[Envelope], *, sign: int) -> None:
-        coming = iter(updates)
-        while batch := list(islice(coming, _UPDATES_PER_BATCH)):
-            self._accumulate_batch(batch, sign)
 
     def _accumulate_batch(self, updates: Sequence[Envelope], sign: int) -> None:
         by_epoch: dict[int, list[Envelope]] = {}

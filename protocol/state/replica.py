@@ -230,9 +230,7 @@ class Replica:
 
     def replayed_digest(self) -> Digest:
         """Compute the state digest anew from the ledger alone; :meth:`state_digest` must equal it."""
-        fresh = Coefficients(self.manifest)
-        fresh.add(self.ledger.slots.envelopes())
-        return fresh.digest()
+        return self.coefficients_at(self.manifest.steps).digest()
 
     def _decoded(self, records: Iterable[bytes]) -> Iterable[Envelope]:
         return map(self.ledger.codec.decode_untrusted, records)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from protocol.crypto import RunId, hashing
 from protocol.run import CoreKind, Manifest, Method, TensorKind, TensorSpec
-from protocol.subspace.philox import philox4x32, signs, signs_of_words, split_key
+from protocol.subspace.philox import blocks, signs, signs_of_words
 
 Int8Array = NDArray[np.int8]
 
@@ -79,7 +79,7 @@ def canonical_coordinates(
 
     i and j are in 0 ... r-1, s in {-1, +1}. ``directions``: their numbers within a round.
     """
-    words_ndbw = _blocks(seeds, directions, -(-tensors // _LANES), _STREAM_CANONICAL)
+    words_ndbw = blocks(seeds, directions, -(-tensors // _LANES), _STREAM_CANONICAL)
     lanes = np.ascontiguousarray(words_ndbw, dtype="<u4").view("<u2")
     lanes_ndp = lanes.reshape(*lanes.shape[:2], -1)[..., :tensors].astype(np.int64)
     # A lane holds the row in its lowest log2 r bits, the column in the next log2 r, the sign in bit 15.
@@ -101,7 +101,7 @@ def rademacher_signs(
     One tensor takes 2r bits of the direction's stream: first a, then b.
     """
     bits = 2 * rank * tensors
-    words_ndbw = _blocks(seeds, directions, -(-bits // 128), _STREAM_RADEMACHER)
+    words_ndbw = blocks(seeds, directions, -(-bits // 128), _STREAM_RADEMACHER)
     flat = words_ndbw.reshape(*words_ndbw.shape[:2], -1)
     both = signs_of_words(flat, bits).reshape(len(seeds), len(directions), tensors, 2, rank)
     return both[..., 0, :], both[..., 1, :]
@@ -118,11 +118,3 @@ def direction_factors(manifest: Manifest, seed: int, local_step: int = 0) -> Dir
     row, column, sign = canonical_coordinates([seed], numbers, tensors, method.rank)
     unit = np.eye(method.rank, dtype=np.int8)
     return DirectionFactors(a=unit[row[0]] * sign[0].astype(np.int8)[..., None], b=unit[column[0]])
-
-
-def _blocks(seeds: Sequence[int], directions: NDArray[np.uint32], blocks: int, stream: int) -> NDArray[np.uint32]:
-    """Generate uint32[n, d, blocks, 4]: counter (block, direction, 0, stream) under each seed as the key."""
-    low, high = split_key(np.array(seeds, dtype=np.uint64)[:, None, None])
-    block = np.arange(blocks, dtype=np.uint32)[None, None, :]
-    zero = np.zeros((1, 1, 1), dtype=np.uint32)
-    return philox4x32((block, directions[None, :, None], zero, zero + np.uint32(stream)), (low, high))

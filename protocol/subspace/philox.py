@@ -3,6 +3,8 @@
 Integer arithmetic in NumPy on the CPU gives the same words on every machine, for any device or release of torch.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,15 +49,19 @@ def split_key(keys: NDArray[np.uint64]) -> tuple[Words, Words]:
     return (keys & _LOW).astype(np.uint32), (keys >> _SHIFT).astype(np.uint32)
 
 
-def words(key: int, count: int, stream: int = 0) -> Words:
-    """Return the first ``count`` words of stream ``stream`` under a 64-bit ``key``: uint32[count] (SPEC 3.2).
+def blocks(keys: Sequence[int], directions: Words, count: int, stream: int) -> Words:
+    """Return the first ``count`` blocks of each direction under each 64-bit key: uint32[keys, directions, count, 4].
 
-    Block ``i`` has the counter (i, 0, 0, stream).
+    Block ``i`` of direction ``d`` has the counter (i, d, 0, stream).
     """
-    blocks = np.arange(-(-count // 4), dtype=np.uint32)
-    zero = np.zeros(1, dtype=np.uint32)
-    low, high = split_key(np.array([key], dtype=np.uint64))
-    return philox4x32((blocks, zero, zero, zero + np.uint32(stream)), (low, high)).reshape(-1)[:count]
+    key = split_key(np.array(keys, dtype=np.uint64)[:, None, None])
+    block, zero = np.arange(count, dtype=np.uint32), np.zeros(1, dtype=np.uint32)
+    return philox4x32((block, directions[:, None], zero, zero + np.uint32(stream)), key)
+
+
+def words(key: int, count: int, stream: int = 0) -> Words:
+    """Return the first ``count`` words of stream ``stream`` under a 64-bit ``key``: uint32[count] (SPEC 3.2)."""
+    return blocks([key], np.zeros(1, dtype=np.uint32), -(-count // 4), stream).reshape(-1)[:count]
 
 
 def signs_of_words(source: Words, count: int) -> NDArray[np.int8]:

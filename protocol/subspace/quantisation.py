@@ -49,4 +49,4 @@ def _padded(method: Method, measured: list[int]) -> tuple[int, ...]:
 
 
 def _clipped(value: float, clip: int) -> int:
-    return max(-clip, min(clip, hashing.round_half_away(max(-clip, min(clip, value)))))
+    return hashing.round_half_away(max(-clip, min(clip, value)))

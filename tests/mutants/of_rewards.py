@@ -47,7 +47,7 @@ RULES = (
     Mutant(
         name="weight-of-zero",
         breaks="a sum whose weights are all 0 is divided by 0",
-        edits=(Edit(_REWARD, "_Grammar._sum", "if not 0 < _number", "if not 0 <= _number"),),
+        edits=(Edit(_REWARD, "_Grammar._sum", "if not 0 < (share", "if not 0 <= (share"),),
         detector=_RULES,
     ),
     Mutant(

@@ -20,9 +20,9 @@ NESTING_MAX = 3
 
 # Everything `protocol/` may import. All of it is pure; whoever adds a name answers for that.
 PURE_IMPORTS = frozenset(
-    "__future__ abc base64 binascii bisect collections contextlib dataclasses decimal enum fractions functools hashlib "
-    "heapq hmac itertools json math numbers operator re statistics string struct tomllib types typing unicodedata "
-    "msgpack nacl numpy protocol".split()
+    "__future__ abc array base64 binascii bisect collections contextlib dataclasses decimal enum fractions functools "
+    "hashlib heapq hmac itertools json math numbers operator re statistics string struct tomllib types typing "
+    "unicodedata msgpack nacl numpy protocol".split()
 )
 # Impure built-ins and NumPy doors to files and to the global generator. `hash` differs between processes.
 IMPURE_CALLS = frozenset("open print input hash id exec eval breakpoint globals".split())

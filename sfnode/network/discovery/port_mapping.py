@@ -70,7 +70,6 @@ class Gateway:
             _call(self._device.addportmapping, *mapping, _PERMANENT_S)
 
     def close(self, outside: int) -> None:
-        """Remove the mapping of an external port."""
         _call(self._device.deleteportmapping, outside, _PROTOCOL)
 
 

@@ -107,7 +107,6 @@ class AddressBook:
                 entry.put_first(addresses[0])
 
     def __len__(self) -> int:
-        """Return the number of peers."""
         return len(self._entries)
 
     def rows(self) -> tuple[PeerRow, ...]:
