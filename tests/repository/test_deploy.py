@@ -126,6 +126,21 @@ def test_compose__owners_key__is_copied_out_without_what_a_build_says() -> None:
     assert not re.findall(r"^\$ docker compose run .*>.*$", page, re.MULTILINE)
 
 
+def test_compose__removed_by_the_page__leaves_no_image_and_no_volume() -> None:
+    """The volumes stayed, that of the toy's owner's key among them, and so did the image for graphics cards."""
+    page = (REPOSITORY / "docs" / "uninstall.md").read_text("utf-8")
+    (command,) = re.findall(r"`docker compose (.*?down.*?)`", page)
+    profiles = {each for service in compose()["services"].values() for each in service.get("profiles", [])}
+    assert set(re.findall(r"--profile (\w+)", command)) == profiles
+    assert command.endswith("down --volumes --rmi all")
+
+
+@pytest.mark.parametrize("name", ["node", *NODES, "gpu-worker"])
+def test_compose__logs_of_a_node__are_lines_for_people(name: str) -> None:
+    """`docker compose up` filled the terminal with two kilobytes of JSON a second from each node of the toy."""
+    assert "--json" not in script_of(compose()["services"][name])
+
+
 @pytest.mark.parametrize("name", ["node", "invite", *NODES, "gpu-worker"])
 def test_compose__each_service__has_a_limit_of_memory_and_processes(name: str) -> None:
     service = compose()["services"][name]
