@@ -33,7 +33,7 @@ from protocol.ledger import Envelope
 from protocol.run import sign_manifest
 from sfnode.run import manifest_builder
 from sfnode.storage import DataDirectory, Store
-from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_measuring, worker_process
+from sfnode.worker import AuditCase, PastStates, audit_case, audit_measuring, worker_process
 from sfnode.worker_protocol import TrainingConfig
 
 _OWNER = Signer(b"owner of the audited runs".ljust(32, b"."))
@@ -88,7 +88,7 @@ def _row(number: int, run: SimulatedRun, cases: list[AuditCase]) -> Found:
             cheats.setdefault(role, []).append(case.verdict.name)
             continue
         honest[case.verdict.name] += 1
-        if case.verdict is AuditVerdict.MISMATCH:
+        if case.verdict is audit_case.AuditVerdict.MISMATCH:
             say(f"run {number}, step {case.envelope.step}: {case.deviation:.2f}, allowed {case.tolerance:.2f}")
     return {"run": number, "honest": dict(honest), "cheats": cheats}
 
@@ -100,8 +100,8 @@ def summary(rows: list[Found]) -> Found:
     return {
         "runs": len(rows),
         "honest_messages": honest.total(),
-        "accused": honest[AuditVerdict.MISMATCH.name],
-        "not_judged": honest[AuditVerdict.UNJUDGED.name],
+        "accused": honest[audit_case.AuditVerdict.MISMATCH.name],
+        "not_judged": honest[audit_case.AuditVerdict.UNJUDGED.name],
         "cheats": {
             kind: {
                 "cheats": len(each),
@@ -115,7 +115,11 @@ def summary(rows: list[Found]) -> Found:
 
 
 def _first(verdicts: list[str]) -> int | None:
-    return verdicts.index(AuditVerdict.MISMATCH.name) + 1 if AuditVerdict.MISMATCH.name in verdicts else None
+    return (
+        verdicts.index(audit_case.AuditVerdict.MISMATCH.name) + 1
+        if audit_case.AuditVerdict.MISMATCH.name in verdicts
+        else None
+    )
 
 
 def _lines(result: Found) -> list[str]:

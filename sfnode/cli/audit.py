@@ -19,7 +19,7 @@ from sfnode.cli.option_values import FilePath, FolderPath
 from sfnode.cli.remembered_options import model_of
 from sfnode.extras import check_can_train
 from sfnode.storage import DataDirectory, disk, example_files
-from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_measuring
+from sfnode.worker import AuditCase, PastStates, audit_case, audit_measuring
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 # Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
@@ -68,7 +68,7 @@ def audit(
         raise OperatorError(f"--author {author!r}: {what}")
     key = None if author is None else Author(bytes.fromhex(author))
     signed = data_dir.signed_manifest()
-    audit_measuring.check_auditable(signed.manifest)
+    audit_case.check_auditable(signed.manifest)
     with data_dir.reading() as stored:
         replica = stored.replica(signed.manifest)
         config = TrainingConfig(
@@ -78,12 +78,12 @@ def audit(
             basis=data_dir.basis.find(signed.manifest),
         )
         if check is None:
-            chosen = audit_measuring.choose_messages(replica.ledger, key, messages, random.SystemRandom())
+            chosen = audit_case.choose_messages(replica.ledger, key, messages, random.SystemRandom())
         else:
             chosen = [_reported(signed, check)]
         past = PastStates(signed.manifest, replica.ledger, stored)
         cases = trio.run(audit_measuring.audit_messages, signed, config, past, chosen)
-    mismatches = [case for case in cases if case.verdict is AuditVerdict.MISMATCH]
+    mismatches = [case for case in cases if case.verdict is audit_case.AuditVerdict.MISMATCH]
     if out is not None:
         _write_reports(mismatches, signed, data_dir.identity.signer(), out)
     _say(signed.manifest, cases, reports=0 if out is None else len(mismatches))
@@ -121,7 +121,8 @@ def _say(manifest: Manifest, cases: list[AuditCase], *, reports: int) -> None:
         figures = f"{case.deviation:>9.3f}  {case.tolerance:>9.3f}"
         lines.append(f"{author}  {case.envelope.step:>6}  {figures}  {case.verdict}{why}")
     counts = Counter(case.verdict for case in cases)
-    verdicts = f"{counts[AuditVerdict.MISMATCH]} mismatches, {counts[AuditVerdict.UNJUDGED]} cannot be judged"
+    known = audit_case.AuditVerdict
+    verdicts = f"{counts[known.MISMATCH]} mismatches, {counts[known.UNJUDGED]} cannot be judged"
     lines += [f"{len(cases)} messages measured again, {verdicts}", f"False alarms: {false_alarms}"]
     fields = {"messages": [_row(case) for case in cases], "reports": reports, "false_alarms": false_alarms}
     options.print_result(fields, "\n".join(lines))

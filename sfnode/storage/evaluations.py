@@ -14,6 +14,8 @@ from sfnode.storage.disk import read_bytes, write_json
 
 BEST_STEP: Literal["best"] = "best"
 AtStep = int | Literal["best"]
+_KEPT_MAX = 512  # the file is written at each evaluation, and a page is as wide
+_NEWEST = 8  # which are never thinned out: they say whether the run gets worse
 _Content = TypeVar("_Content")
 
 # What a model is called wherever it is measured
@@ -171,6 +173,23 @@ def _read(path: Path, kind: type[_Content], what: str, without: str) -> _Content
         return from_json_untrusted(kind, read_bytes(path, what), what)
     except Malformed:
         raise OperatorError(f"{path} is damaged. Remove it: {without}") from None
+
+
+def kept_with(fresh: EvaluatedStep, found: Sequence[EvaluatedStep], roster: Roster) -> list[EvaluatedStep]:
+    """Return what is kept of evaluations by step, with a fresh one, which replaces that of its step.
+
+    Too many leave the first of each of half as many equal parts, or fewer, the newest and the best.
+    """
+    by_step = sorted([*(each for each in found if each.step != fresh.step), fresh], key=lambda each: each.step)
+    if len(by_step) > _KEPT_MAX:
+        # Two steps, or four, and so on: each part is two earlier ones together, whose first is still there.
+        width = 1 << (by_step[-1].step // (_KEPT_MAX // 2)).bit_length()
+        of_parts = {each.step // width: each for each in reversed(by_step)}
+        steps = {*(each.step for each in of_parts.values()), *(each.step for each in by_step[-_NEWEST:])}
+        best = best_of(standing(by_step, roster))
+        by_step = [each for each in by_step if each.step in steps or each is best]
+    # Answers are kept of the first and the last alone: the file is written at each evaluation
+    return [by_step[0], *(replace(each, answers=()) for each in by_step[1:-1]), *by_step[1:][-1:]]
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:

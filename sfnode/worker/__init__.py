@@ -1,7 +1,7 @@
 """Door: `Trainer`. The node's side of the training process. No torch."""
 
-from sfnode.worker import audit_measuring
-from sfnode.worker.audit_case import AuditCase, AuditVerdict
+from sfnode.worker import audit_case, audit_measuring
+from sfnode.worker.audit_case import AuditCase
 from sfnode.worker.held_out_measuring import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker.noise_budget import NoiseBudget
 from sfnode.worker.past_states import PastStates

@@ -13,13 +13,16 @@ others moves all of them at once, and an author who held a part of it lies betwe
 """
 
 import math
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from protocol.crypto import Author
 from protocol.documents import audit_report
-from protocol.ledger import Envelope
-from protocol.run import Method, ScalarKind
+from protocol.errors import OperatorError
+from protocol.ledger import Envelope, Ledger
+from protocol.run import DATA_PRIVATE, Manifest, Method, ScalarKind, TaskKind
 
 Scalars = tuple[int, ...]
 Measured = Sequence[Scalars | None]  # of several seeds; None if the loss was not finite
@@ -29,6 +32,38 @@ TOLERANCE_MAX = 1.0  # a claim of zeros is this far off: agreement within more p
 SPARE_SCALARS = 6.0
 _ENERGY = 1_024  # mean square of the normalised scalars that were measured (SPEC 5.2)
 _ROUNDING = 0.5  # quanta by which rounding alone may change one scalar
+
+
+def check_auditable(manifest: Manifest) -> None:
+    """Raise OperatorError if only the authors can repeat their measurements, or nobody can."""
+    if manifest.task.kind is TaskKind.REWARD:
+        raise OperatorError(
+            "this run learns from rewards: two machines can draw different answers from one seed, so no message can be "
+            "measured again. Compare what each author has given with `sfnode run show`, measure the model with "
+            "`sfnode eval`, and let the owner expel who harms it"
+        )
+    if manifest.task.data == DATA_PRIVATE:
+        raise OperatorError(
+            "this run's data are private: only their owner can repeat a measurement, nobody can audit it"
+        )
+
+
+def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: random.Random) -> list[Envelope]:
+    """Choose at random at most ``count`` messages that count, of ``author`` or of anybody; return them by step.
+
+    OperatorError if there is none.
+    """
+
+    def envelopes() -> Iterator[Envelope]:
+        """Yield them by (step, author), without a list of all: they may be on the disk."""
+        return (envelope for envelope in ledger.slots.envelopes() if author is None or envelope.author == author)
+
+    known = sum(1 for _ in envelopes())
+    if not known:
+        whose = "no update at all" if author is None else f"no update of author {author.hex()}"
+        raise OperatorError(f"the ledger holds {whose}: nothing to audit")
+    places = frozenset(chooser.sample(range(known), min(count, known)))
+    return [envelope for place, envelope in enumerate(envelopes()) if place in places]
 
 
 class AuditVerdict(StrEnum):

@@ -27,7 +27,7 @@ from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
 from sfnode.storage.record_store import Store
 from sfnode.training.calibration import FoundBasis
-from sfnode.worker.audit_measuring import check_auditable
+from sfnode.worker.audit_case import check_auditable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
 

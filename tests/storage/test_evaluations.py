@@ -16,7 +16,6 @@ from protocol.ledger import EnvelopeCodec, Roster, StatementCodec
 from protocol.run import sign_manifest
 from protocol.state import Coefficients
 from sfnode.api.runs import open_run
-from sfnode.node.watching import learning_curve
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep, Gain, Store, evaluations
@@ -224,7 +223,7 @@ def test_curve__many_evaluations__keeps_the_first_the_best_the_newest_and_some_e
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault once: the file grew for ever, and was written whole at each of them."""
-    monkeypatch.setattr(learning_curve, "_HELD_MAX", 32)
+    monkeypatch.setattr(evaluations, "_KEPT_MAX", 32)
     curve = LearningCurve(DataDirectory(tmp_path), Reporter(stream=io.StringIO()), ROSTER)
     taken = of_losses(*(0.3 if number == 77 else 0.7 - number / 1_000 for number in range(301)))
     for each in taken:

@@ -13,8 +13,6 @@ from sfnode.status import CurveStatistics, LossPoint, learning, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
 
 _EVALUATIONS_MAX = 64  # in a status
-_HELD_MAX = 512  # evaluations; the file is written at each, and a page is as wide
-_NEWEST = 8  # which are never thinned out: they say whether the run gets worse
 _POINTS_MAX = 128  # twice the width of a sparkline; ten bytes a point in the file
 _USUAL = Quality(is_reward=False)
 
@@ -94,11 +92,7 @@ class LearningCurve:
         """Empty ``fresh``, and add its evaluations; they replace earlier ones of the same steps."""
         while fresh:
             evaluation = fresh.pop(0)
-            others = [each for each in self.evaluations if each.step != evaluation.step]
-            by_step = sorted([*others, evaluation], key=lambda each: each.step)
-            by_step = _spread(by_step, evaluations.best_of(evaluations.standing(by_step, self._roster)))
-            # Answers are kept of the first and the last alone: the file is written at each evaluation
-            self.evaluations = [by_step[0], *(replace(each, answers=()) for each in by_step[1:-1]), *by_step[1:][-1:]]
+            self.evaluations = evaluations.kept_with(evaluation, self.evaluations, self._roster)
             with self._reported():
                 self._data_dir.evaluations.write(self.evaluations)
             self._warn(evaluation)
@@ -127,14 +121,3 @@ class LearningCurve:
             yield
         except OperatorError as error:
             self._reporter.event_at(logging.WARNING, "evaluations_file", str(error), reason=str(error))
-
-
-def _spread(by_step: list[EvaluatedStep], best: EvaluatedStep | None) -> list[EvaluatedStep]:
-    """Return at most `_HELD_MAX` of them: too many leave the first of each of half as many equal parts, or fewer."""
-    if len(by_step) <= _HELD_MAX:
-        return by_step
-    # Two steps, or four, and so on: each part is two earlier ones together, whose first is still there.
-    width = 1 << (by_step[-1].step // (_HELD_MAX // 2)).bit_length()
-    of_parts = {each.step // width: each for each in reversed(by_step)}
-    kept = {*(each.step for each in of_parts.values()), *(each.step for each in by_step[-_NEWEST:])}
-    return [each for each in by_step if each.step in kept or each is best]
