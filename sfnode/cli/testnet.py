@@ -63,7 +63,7 @@ _STEPS_IN_WORDS = f"{demo.STEPS}, and {RewardOptions.usual_steps} with --reward"
             "--private-data",
             "is_private",
             is_flag=True,
-            help="Give each node a part of --data for itself alone; the basis is made from all of it.",
+            help="Deal --data out to the nodes, a row to each in turn; the basis is made from all of it.",
         ),
     ),
 )
@@ -229,9 +229,9 @@ class _View:
 
     def show(self, nodes: Sequence[LocalNode]) -> None:
         self._table = _table(nodes, self._quality)
-        found = [node.status.training.loss for node in nodes if node.status is not None]
-        losses = [loss for loss in found if loss is not None]
-        mean = "nothing measured yet"
+        known = [node.status for node in nodes if node.status is not None]
+        losses = [each.training.loss for each in known if each.training.loss is not None]
+        mean = next((each.life.model.text for each in known if each.life.model is not None), "nothing measured yet")
         if losses:
             mean = f"{self._quality.name} {self._quality.figure(sum(losses) / len(losses), 3)}"
         works = [f"{node.name} evaluates: {_rows(*node.evaluating)}" for node in nodes if node.evaluating][:_SHOWN_MAX]

@@ -21,6 +21,7 @@ from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
 from sfnode.quality_figures import Quality, SampleAnswer
 from sfnode.rows import TaskTemplate, row_files
+from sfnode.status import ModelProgress
 from sfnode.storage import EvaluatedStep, decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
@@ -86,7 +87,9 @@ def test_view__steps_that_taught_nothing__are_said_to_be_skipped_and_why(capsys:
     process: Any = SimpleNamespace(
         new_events=lambda: [{"event": "step_skipped", "step": 0, "reason": "all were equal"}]
     )
-    status: Any = SimpleNamespace(node=SimpleNamespace(step=1), training=SimpleNamespace(loss=None))
+    status: Any = SimpleNamespace(
+        node=SimpleNamespace(step=1), training=SimpleNamespace(loss=None), life=SimpleNamespace(model=None)
+    )
     node = LocalNode(name="node0", process=process, status=status)
     node.listen()
     with pytest.MonkeyPatch.context() as patch:
@@ -95,12 +98,27 @@ def test_view__steps_that_taught_nothing__are_said_to_be_skipped_and_why(capsys:
     assert capsys.readouterr().err == "steps: node0 1; nothing measured yet\nnode0: all were equal\n"
 
 
+def test_view__worker_that_loads_the_model__is_said_to_do_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a busy machine it said for nine minutes that nothing is measured; `sfnode status` knew why."""
+    model = ModelProgress(stage="loading", text="loading the model, 388 s")
+    status: Any = SimpleNamespace(
+        node=SimpleNamespace(step=0), training=SimpleNamespace(loss=None), life=SimpleNamespace(model=model)
+    )
+    process: Any = SimpleNamespace(new_events=list)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sfnode.cli.testnet._table", lambda *_: None)
+        _View(Quality(is_reward=False)).show([LocalNode(name="node0", process=process, status=status)])
+    assert capsys.readouterr().err == "steps: node0 0; loading the model, 388 s\n"
+
+
 def test_view__many_nodes__are_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
     """64 names and steps were 700 characters, every two seconds."""
     process: Any = SimpleNamespace(new_events=list)
     nodes = [LocalNode(name=f"node{number}", process=process) for number in range(64)]
     for step, node in enumerate(nodes[:62]):
-        status: Any = SimpleNamespace(node=SimpleNamespace(step=step), training=SimpleNamespace(loss=0.5))
+        status: Any = SimpleNamespace(
+            node=SimpleNamespace(step=step), training=SimpleNamespace(loss=0.5), life=SimpleNamespace(model=None)
+        )
         node.status = status
     view = _View(Quality(is_reward=False))
     with pytest.MonkeyPatch.context() as patch:
