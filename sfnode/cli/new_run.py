@@ -154,10 +154,7 @@ def _check_numbers(path: Path, template: TaskTemplate) -> None:
 
 
 def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -> None:
-    """Warn where examples lack a label, or have prompts that are cut. ``positions``: tokens that the model takes.
-
-    These lose their beginning: in a chat, that is where the user's words begin.
-    """
+    """Warn of labels without rows, label words alike, and prompts cut at the start; the model takes ``positions``."""
     examples, room = data.examples, task.max_tokens - (data.judge.rule.tokens if data.judge else 0)
     labels = {example.label for example in examples}
     missing = [repr(word) for number, word in enumerate(task.label_words) if number not in labels]
@@ -166,6 +163,9 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
         if 0 not in labels and TaskTemplate(task).counts_from_0:
             text += ". If the labels are numbers that begin with 1, write the words themselves: numbers count from 0"
         click.echo(printable(f"Warning: {text}"), err=True)
+    if task.label_words and not data.label_tokens:
+        text = "no one token sets the label words apart, so a run learns less from each row"
+        click.echo(f"Warning: {text}: take words that all differ at one place, such as the first", err=True)
     if cut := sum(each.is_cut for each in examples):
         text = f"{cut} of {len(examples)} prompts are cut to {room} tokens and lose their beginning"
         tokens = min(2 * task.max_tokens, positions or 2 * task.max_tokens)

@@ -185,6 +185,15 @@ def test_init__label_that_no_row_has__is_named(labels: tuple[int, ...], said: st
     assert "prompts are cut" not in outcome.stderr
 
 
+def test_init__words_that_no_token_sets_apart__are_said_to_teach_less_before_a_basis_is_made(tmp_path: Path) -> None:
+    """`sfnode testnet` never said it, and `init` only after the basis."""
+    (data := tmp_path / "rows.jsonl").write_text('{"sentence": "a film", "label": 0}\n{"sentence": "a", "label": 1}\n')
+    for name, words, is_said in (("a", " an exam, a report", False), ("b", " good Yes, good", True)):
+        texts = ("--template", "{sentence} It was", "--labels", words, "--plain", "--data", data)
+        said = "no one token sets the label words apart, so a run learns less from each row"
+        assert (said in call("init", *DEMO[:2], *texts, "--out", tmp_path / f"{name}.run").stderr) == is_said
+
+
 @pytest.mark.parametrize("option", ["--model", "--data"])
 def test_init__name_in_another_encoding__is_to_be_renamed(option: str, tmp_path: Path) -> None:
     """A fault once: it said that half of a surrogate pair is not a character."""
