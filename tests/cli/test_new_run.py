@@ -145,9 +145,7 @@ def test_init__choices_that_are_equal__are_said_to_teach_nothing(tmp_path: Path)
     """It ended in a traceback: a number was divided by the curvature of the loss, which was 0."""
     (data := tmp_path / "rows.jsonl").write_text('{"q": "a film", "choices": ["good", "good"], "label": 0}\n' * 40)
     task = ("--template", "{q}", "--completion", " {choice}", "--data", data)
-    assert_teaches(
-        call("init", *DEMO[:2], *task, "--out", tmp_path / "a.run"), "they may all be alike", "different ones"
-    )
+    assert_teaches(call("init", *DEMO[:2], *task, "--out", tmp_path / "a.run"), "they teach nothing", "different ones")
 
 
 def test_init__adapter_beside_a_whole_model__is_said_to_be_left_out(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
 from protocol.subspace import Basis, BasisContent, Int8Array, drawn_examples, words
@@ -96,8 +97,10 @@ def calibrate(
     That is so for fewer than 32 examples, models whose writing layers are not known, and more label words or numbers
     than a message can hold. A message is of ``batch_rows`` examples, its numbers have 2, 4 or 8 ``bits``.
 
-    OperatorError: the model gives numbers that are not finite.
+    OperatorError: the model gives numbers that are not finite, or all choices of each row are equal.
     """
+    if data.examples and all(each.candidates[1:] and len({*each.candidates}) == 1 for each in data.examples):
+        raise OperatorError("the choices of each row are all alike, so they teach nothing: give different ones")
     drawn: list[Drawn] = []
     is_short = _is_short(data)
     if data.judge is not None:
