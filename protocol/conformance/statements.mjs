@@ -140,15 +140,6 @@ export class Roster {
     return new Map(found.map(([{ author, step }]) => [author.toString("hex"), step]));
   }
 
-  /** Who has lost updates below a step: the first that does not count, with the author, in one text. */
-  removals(below) {
-    const claimed = [...this.#held.values()].filter(isVoid).flat();
-    const named = [...this.#held.values()].filter(([{ kind, author }]) => kind === EXCLUSION && this.isAdmitted(author));
-    const firstOf = (author) => (this.isAdmitted(author) ? this.excludedFrom(author) : 0);
-    const found = [...claimed, ...named.flat()].map(({ author }) => [firstOf(author), author.toString("hex")]);
-    return [...new Set(found.filter(([first]) => first < below).map(String))].sort().join();
-  }
-
   /** Why a record is not usable, or null. */
   ignoreReasonOf({ author, step }) {
     if (step >= this.excludedFrom(author)) return "EXCLUDED";

@@ -1,9 +1,8 @@
 """A node's part in snapshots: it makes and attests them; a joiner uses one until its replay proves it (SPEC 9.5)."""
 
 import hashlib
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from protocol import events, limits, timings
 from protocol.crypto import Author, Signer
@@ -34,7 +33,7 @@ class Snapshots:
         wanted = {SnapshotUse.ALWAYS} if is_open else {SnapshotUse.ALWAYS, SnapshotUse.AUTO}
         self._is_usable = config.is_training and config.snapshot in wanted
         self._made_step = 0
-        self._removals: Sequence[tuple[int, str]] = ()  # of the roster, when they were looked at last
+        self._excluded: Mapping[Author, int] = {}  # exclusions that hold, when they were looked at last
         self._missing_since_ms: int | None = None  # since when what it counts and this node lacks has not come
         self._held = 0  # slots below its step then
         self._look_ms = 0
@@ -146,7 +145,7 @@ class Snapshots:
         self._signed_by = tuple(agreed)
         if snapshot is None or snapshot.step != agreed[0].step:
             return self._become(events.SnapshotOutcome.USELESS)
-        self._removals = self._replica.ledger.roster.removals()
+        self._excluded = self._replica.ledger.roster.excluded()
         self._replica.use_snapshot(snapshot)
         return self._become(events.SnapshotOutcome.USED)
 
@@ -191,13 +190,12 @@ class Snapshots:
         return [events.ReportSnapshot(outcome=outcome, step=self._signed_by[0].step, authors=authors)]
 
     def _is_cut_since(self) -> bool:
-        """Return whether an exclusion, or a void invitation, has removed updates that the snapshot in use covers."""
-        snapshot, before, held = self._replica.snapshot, self._removals, self._replica.ledger.roster.removals()
+        """Return whether a new exclusion, or an earlier one, removes updates that the snapshot in use covers."""
+        snapshot, before, held = self._replica.snapshot, self._excluded, self._replica.ledger.roster.excluded()
         if snapshot is None or held is before:
             return False
-        self._removals = held
-        was, now = (each[: bisect_left(each, (snapshot.step, ""))][-1:] for each in (before, held))
-        return was != now
+        self._excluded = held
+        return any(step < snapshot.step and before.get(author) != step for author, step in held.items())
 
     def _halt(self, snapshot: snapshot_file.Snapshot) -> events.Halt:
         signers = ", ".join(each.author.hex()[:16] for each in self._signed_by)

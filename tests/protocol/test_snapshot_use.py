@@ -28,7 +28,7 @@ from protocol.state.snapshot import AttestationCodec, encode_snapshot
 from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
 from protocol.sync.anti_entropy import answer
 from protocol.wire import AuthorsRequest, PeerId, SpansRequest, StatementsRequest
-from tests.support.ledgers import admit, claim, exclude, seal, signer
+from tests.support.ledgers import admit, exclude, seal, signer
 from tests.support.node_cores import Y, head_of, join, next_request, pushed, tell
 from tests.support.snapshot_runs import (
     AUTHORS,
@@ -321,21 +321,8 @@ def test_joiner__statement_comes_while_an_old_exclusion_holds__goes_on_using_the
     for statement, outcome in (
         (admit(RUN, 8), SnapshotOutcome.USED),
         (exclude(RUN, 2, STEP), SnapshotOutcome.USED),
-        (exclude(RUN, 7, 2), SnapshotOutcome.USED),  # who was never admitted
-        (exclude(RUN, 2, 16), SnapshotOutcome.UNPROVED),
+        (exclude(RUN, 7, 2), SnapshotOutcome.UNPROVED),
     ):
-        pair.joiner.replica.add_statement(statement)
-        pair.joiner.handle(Ticked(), pair.now_ms)
-        assert outcome_of(pair) is outcome
-
-
-def test_joiner__invitation_of_the_snapshots_author_becomes_void__stops_using_it() -> None:
-    """Exclusions alone were looked at: the joiner measured a model that nobody else had, until its replay was done."""
-    run = run_of(admission="invite")
-    pair = told(Pair(run, snapshot=SnapshotUse.ALWAYS))
-    pair.joiner.replica.add_statement(claim(run, 1, 7))
-    fetch(pair)
-    for statement, outcome in ((admit(run, 8), SnapshotOutcome.USED), (claim(run, 1, 9), SnapshotOutcome.UNPROVED)):
         pair.joiner.replica.add_statement(statement)
         pair.joiner.handle(Ticked(), pair.now_ms)
         assert outcome_of(pair) is outcome

@@ -13,7 +13,7 @@ from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec, Snapshot, encode_snapshot
 from protocol.state.snapshot_proof import take_snapshot
 from protocol.wire import Attestations, AttestationsRequest, Statements
-from tests.support.ledgers import admit, claim, exclude, seal, signer
+from tests.support.ledgers import admit, exclude, seal, signer
 from tests.vectors.notation import Document
 from tests.vectors.runs import record, run
 from tests.vectors.trace_files import traces
@@ -22,8 +22,7 @@ from tests.vectors.trace_recorder import ME, Story, X, Y, head_of, sha256_of
 _METHOD = {"local_steps": 16, "epoch_steps": 768, "rank": 2}
 OPEN = run(_METHOD, steps=4_096)
 LISTED = run(_METHOD, steps=4_096, admission={"kind": "allow-list", "pow_bits": 0})
-INVITING = run(_METHOD, steps=4_096, admission={"kind": "invite", "pow_bits": 0})
-_MANIFESTS = {"open": OPEN, "allow-list": LISTED, "invite": INVITING}
+_MANIFESTS = {"open": OPEN, "allow-list": LISTED}
 STEP = 1_024  # it divides an epoch
 FRONTIER = STEP + 64 * 16
 BEFORE = (0, 512, 1_008)  # rounds below the snapshot's step
@@ -61,9 +60,9 @@ FULL = tuple(rounds(*BEFORE, STEP, FRONTIER))
 
 
 def replica_of(records: Sequence[bytes], manifest: Manifest = OPEN) -> Replica:
-    """A replica of these records; but in the open run all authors are admitted by name."""
+    """A replica of these records; in the listed run all authors are admitted."""
     replica = Replica(manifest)
-    for author in AUTHORS if manifest is not OPEN else ():
+    for author in AUTHORS if manifest is LISTED else ():
         replica.add_statement(admit(manifest, author))
     for each in records:
         replica.add(each)
@@ -247,19 +246,6 @@ def _using() -> Iterator[Story]:
     told.tell(30, X, _pushed(exclude(OPEN, 4, 512))).tick(50).snapshot_arrived(100, TRUE)
     told.tell(200, X, _pushed(exclude(OPEN, 2, STEP))).tick(250)
     yield told.tell(300, X, _pushed(exclude(OPEN, 4, 16))).tick(350)
-
-    data = encode_snapshot(INVITING, snapshot_of(rounds(*BEFORE, manifest=INVITING), INVITING))
-    known = (*(admit(INVITING, number) for number in AUTHORS), claim(INVITING, 1, 4))
-    told = Story(
-        "an exclusion of somebody never admitted does not end its use, an invitation that becomes void does",
-        INVITING,
-        expects_peers=True,
-        snapshot=SnapshotUse.ALWAYS,
-    )
-    told.tick(0).join(10, X).tell(20, X, Statements(request=0, statements=known, is_last=True))
-    told.tell(30, X, attested(data, *AUTHORS, manifest=INVITING)).tick(50).snapshot_arrived(100, data)
-    told.tell(200, X, _pushed(exclude(INVITING, 7, 16))).tick(250)
-    yield told.tell(300, X, _pushed(claim(INVITING, 1, 5))).tick(350)
 
 
 def _pushed(statement: bytes) -> Statements:

@@ -64,13 +64,9 @@ export const SWITCHES_OF_NODE_LATE = [
     ["9.5", "for as long as they come", "if (held !== this.#held) this.#missingSinceMs = nowMs;", "this.#missingSinceMs ??= nowMs;"],
     ["9.5", "and then the node goes on", 'if (verdict === "unequal")', 'if (verdict === "unequal" || verdict === "missing")'],
     ["9.5", "an exclusion below S ends its use", 'this.#isCutSince() ? this.#end("unproved") : []', "[]"],
-    ["9.5", "one from S on does not", "roster.removals(this.#used.step)", "roster.removals(Infinity)"],
-    ["9.5", "one that held before does not", "this.#removals = this.#state.roster.removals(snapshot.step);"],
-  ]),
-  ...of("statements.mjs", "traces_snapshots.json", [
-    ["9.5", "an earlier step of an exclusion ends its use", "map(String))].sort()", "map(([, author]) => author))].sort()"],
-    ["9.5", "a void token ends its use", "[...claimed, ...named.flat()]", "named.flat()"],
-    ["9.5", "an exclusion of somebody not admitted does not", "kind === EXCLUSION && this.isAdmitted(author)", "kind === EXCLUSION"],
+    ["9.5", "one from S on does not", "from < this.#used.step", "true"],
+    ["9.5", "one that held before does not", "before.get(author) !== from", "true"],
+    ["9.5", "an earlier step of it does", "before.get(author) !== from", "!before.has(author)"],
   ]),
   ...of("attestations.mjs", "traces_snapshots.json", [
     ["9.5.9", "the signature of an attestation", "checkAttestationSigned(this.#run, attestation);"],

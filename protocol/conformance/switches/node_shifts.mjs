@@ -55,7 +55,7 @@ export const SWITCHES_OF_NODE_SHIFTS = [
     ["7.6", "during a recount another is begun", "this.#claim.isWhole >= isWhole", "this.#claim.isWhole > isWhole"],
   ]),
   ...of("node_snapshots.mjs", "traces_snapshots.json", [
-    ["9.5", "one from S on does", "roster.removals(this.#used.step)", "roster.removals(this.#used.step + 1)"],
+    ["9.5", "one from S on does", "from < this.#used.step", "from <= this.#used.step"],
   ]),
   ...of("node_clock.mjs", "traces_end.json", [
     ["9.6.2", "the shortest interval", "? Math.max(...known)", "? Math.min(...known)"],
