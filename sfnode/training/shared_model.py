@@ -20,6 +20,7 @@ from sfnode.training.task import CandidateBatch, Example, OutputHead, RowBatch, 
 from sfnode.worker_protocol import Evaluated
 
 BASES_KEPT = 2  # the current epoch, and the next one, which fast nodes reach first
+_SHARED_WIDTH_MAX = 4_096  # what says which tokens see which takes width x width numbers: 64 MiB a row in fp32
 # Ends of names in config.json of how many tokens a layer takes in, or the model
 _REACHES = ("window", "window_size", "chunk_size", "index_topk", "position_embeddings", "n_positions")
 _CHECK_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
@@ -110,8 +111,8 @@ class SharedModel:
 
     def batch(self, data: TaskData, examples: Sequence[Example], groups: int = 1) -> RowBatch | CandidateBatch:
         """Batch ``examples`` of ``groups`` groups (`batch_of`); candidates share their prompt where the model can."""
-        is_choice = any(len(example.candidates) > 1 for example in examples)
-        is_shared = is_choice and self.shares_prompts(max(example.shared_width for example in examples))
+        is_text = all(each.shared_width == each.width for each in examples)  # one candidate at most has tokens in a row
+        is_shared = is_text or self.shares_prompts(max(each.shared_width for each in examples))
         return batch_of(data, examples, groups, self.device, is_prompt_shared=is_shared)
 
     def shares_prompts(self, width: int) -> bool:
@@ -120,7 +121,7 @@ class SharedModel:
             self._is_sharing = _agrees_on_shared_prompts(self)
         config = self.model.config.get_text_config().to_dict()
         reaches = (value for name, value in config.items() if name.endswith(_REACHES) and type(value) is int)
-        return self._is_sharing and all(width <= reach or reach <= 0 for reach in reaches)
+        return self._is_sharing and width <= min([_SHARED_WIDTH_MAX, *(reach for reach in reaches if reach > 0)])
 
     def hidden(self, rows: RowBatch | CandidateBatch) -> Tensor:
         """Return the hidden states that the head reads, [N, T, H]."""
@@ -190,12 +191,12 @@ def _agrees_on_shared_prompts(shared: SharedModel) -> bool:
         rows = batch_of(TaskData(label_tokens=()), [example], 1, shared.device, is_prompt_shared=is_shared)
         assert isinstance(rows, CandidateBatch)
         try:
-            hidden_NTH = shared.hidden(rows)
+            found.append(shared.hidden(rows).flatten(0, 1)[rows.positions].to(shared.loss_dtype))
         except torch.OutOfMemoryError:
             raise
         except (AttributeError, TypeError, ValueError, LookupError, RuntimeError):
             return False
-        found.append(hidden_NTH.flatten(0, 1)[rows.positions])
     alone, together = found
-    tolerance = _CHECK_TOLERANCE.get(shared.dtype, 0.05) * float(alone.abs().max())
-    return alone.shape == together.shape and float((alone - together).abs().max()) <= tolerance
+    # By how much tokens differ: one large number would hide the rest. SmolLM2 in bf16: 0.02; with wrong places 0.6.
+    error_PH = (alone - together).abs() / alone.std(dim=0).clamp_min(1e-9)
+    return float(error_PH.median(dim=1).values.max()) <= 3 * _CHECK_TOLERANCE.get(shared.dtype, 0.05)

@@ -21,7 +21,7 @@ class Sight:
     """Says what the tokens of rows see that hold several candidates: their prompt, and their own candidate so far.
 
     Attributes:
-        places: int64[R, T], of each token in the text that it belongs to.
+        places: int64[R, T], of each token in its text; 0 for padding, since rotations may depend on the largest.
         part: int64[R, T], 0 for tokens of the prompt, k for those of the k-th candidate, -1 for padding.
     """
 
@@ -33,8 +33,7 @@ class Sight:
         width = self.part.shape[1]
         is_before_TT = torch.ones(width, width, dtype=torch.bool, device=self.part.device).tril()
         sees_RTT = is_before_TT & ((self.part[:, None, :] == 0) | (self.part[:, None, :] == self.part[:, :, None]))
-        hidden = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=self.part.device)
-        return torch.where(sees_RTT, hidden.new_zeros(()), hidden)[:, None]
+        return sees_RTT.to(dtype).sub_(1).mul_(torch.finfo(dtype).max)[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class CandidateBatch:
         owner: int64[P], the candidates that these belong to, ascending. turn: int64[P], which of their tokens it is.
         lengths: int64[S], number of predicted tokens of a candidate. places: int64[S], of the candidates in N x C.
         options: C; 1 for completions.
-        sight: None where each row has one candidate.
+        sight: None where no row has tokens of several candidates.
     """
 
     tokens: Tensor
@@ -107,10 +106,10 @@ def _packed(
     width = max(len(row.tokens) for row in rows)
     predicted: list[tuple[int, int, int, int]] = []  # of each token that is predicted: position, target, owner, turn
     lengths: list[int] = []
-    places, parts = [[*range(width)] for _ in rows], [[-1] * width for _ in rows]
+    places, parts = [[0] * width for _ in rows], [[-1] * width for _ in rows]
     for number, row in enumerate(rows):
         before = len(row.prompt)  # tokens of the row before the candidate's
-        parts[number][:before] = [0] * before
+        places[number][:before], parts[number][:before] = range(before), [0] * before
         for part, candidate in enumerate(row.candidates, start=1):
             end = before + len(candidate) - 1
             places[number][before:end] = range(len(row.prompt), len(row.prompt) + end - before)
@@ -125,7 +124,7 @@ def _packed(
             lengths.append(len(candidate) - first)
             before = end
     positions, targets, owner, turn = (tensor(each) for each in zip(*predicted, strict=True))
-    is_shared = any(len(row.candidates) > 1 for row in rows)
+    is_shared = any(len({*part} - {-1, 0}) > 1 for part in parts)
     return CandidateBatch(
         tokens=tensor([[*row.tokens, *([pad] * (width - len(row.tokens)))] for row in rows]),
         labels=tensor(labels),
