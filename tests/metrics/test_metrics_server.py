@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import trio
@@ -15,7 +18,10 @@ import trio.testing
 
 from protocol.errors import OperatorError
 from sfnode import metrics
+from sfnode.cli.joining.web_and_metrics import metrics_served
 from sfnode.metrics import metrics_socket, parse_metrics_address, serve_metrics
+from sfnode.node import Daemon
+from sfnode.reporter import Reporter
 from sfnode.status import Status, read_status
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.unexpected_errors import Slips
@@ -137,6 +143,19 @@ async def test_server__open_to_other_machines__answers_to_the_name_that_they_kno
         nursery.start_soon(serve_metrics, none_runs(tmp_path), listener, Slips())
         assert (await ask(port, b"GET /metrics HTTP/1.1\r\nHost: node:9464\r\n\r\n")).startswith(b"HTTP/1.1 503")
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("host", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True)])
+async def test_metrics__of_a_node_that_other_machines_reach__are_said_to_have_no_password(
+    host: str, is_open: bool, tmp_path: Path
+) -> None:
+    said, (port,) = io.StringIO(), free_ports(1)
+    daemon = SimpleNamespace(
+        config=SimpleNamespace(data_dir=DataDirectory(tmp_path)), reporter=Reporter(stream=said), slips=Slips()
+    )
+    async with metrics_served(cast("Daemon", daemon), f"{host}:{port}"):
+        pass
+    assert f":{port}/metrics" in said.getvalue() and ("without a password" in said.getvalue()) == is_open
 
 
 def test_address__on_loopback__is_taken() -> None:
