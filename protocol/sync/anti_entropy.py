@@ -108,7 +108,7 @@ class SyncSession:
         self.has_own = False  # all that the peer holds of ``own`` is here
         self.has_statements = False  # all statements that the peer holds are here
         self.spans: tuple[int, ...] = ()  # the spans that the peer holds
-        self._groups_left = 0  # that this page may still have read back
+        self._groups_left = 0  # that may still be read back for the present page; below 0: no more
         self.skipped = 0  # pages of which something was left to a session with another peer, which may yet fail
 
     def advance(self, reply: Reply | None, request: int) -> Request | None:
@@ -239,7 +239,13 @@ class SyncSession:
                 break
 
     def _missing(self, span: int, theirs: wire.AuthorHoldings) -> Generator[Request, Reply, int]:
-        """Return a bitmap of the slots that the peer holds and this ledger lacks or does not know to be void."""
+        """Return a bitmap of an author's slots to ask for, up to the horizon, if the author counts and has room here.
+
+        here       valid there                     void there
+        nothing    asked for                       asked for
+        valid      asked for if payloads differ    asked for
+        void       -                               -
+        """
         author = Author(theirs.author)
         own = self._ledger.slots.bucket(span, author)
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
@@ -248,44 +254,39 @@ class SyncSession:
         self.is_full |= not has_room and (their_valid | their_void) & counted > 0
         if own.digest() == theirs.digest or not has_room:
             return 0
-        # Wanted: valid slots of which nothing is held, and void slots that are not known to be void.
         missing = (their_valid & ~own.held) | (their_void & ~own.void)
-        # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots that
-        # both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
-        if not missing and their_valid & own.valid and not self._is_explained(span, theirs):
-            answer = _expect(wire.Payloads, (yield wire.PayloadsRequest(request=0, span=span, author=theirs.author)))
-            _check_echo((span, theirs.author), (answer.span, answer.author))
-            missing = self._differing(span, theirs, answer)
-            # An author can find two payloads with one hash (2^32 tries). Then only the payloads themselves differ.
-            is_void_here = bool(their_valid & self._ledger.slots.bucket(span, author).void)  # by now
-            if not missing and not self.is_short and not is_void_here and self._groups_left >= 0:
-                missing = their_valid
+        if not missing and their_valid & own.valid:
+            missing = yield from self._differing(span, theirs)
         missing &= counted
         near = missing if self.horizon_step is None else missing & _before(self.horizon_step + 1, span)
         self.is_cut |= near != missing
         return near
 
-    def _is_explained(self, span: int, theirs: wire.AuthorHoldings) -> bool:
-        """Return whether the own slots within the peer's bitmaps give its digest; False if it costs too much to see."""
-        steps = _as_int(theirs.valid) | _as_int(theirs.void)
-        bucket = self._ledger.slots.bucket(span, Author(theirs.author))
-        self._groups_left -= bucket.groups_cut(steps)
-        return self._groups_left >= 0 and bucket.digest_within(steps) == theirs.digest
+    def _differing(self, span: int, theirs: wire.AuthorHoldings) -> Generator[Request, Reply, int]:
+        """Return a bitmap of the peer's valid slots that may hold another payload here, which bitmaps do not show.
 
-    def _differing(self, span: int, theirs: wire.AuthorHoldings, answer: wire.Payloads) -> int:
-        """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""
-        steps = digest_buckets.bits_of(_as_int(theirs.valid))
-        hashes, size = answer.hashes, digest_buckets.PAYLOAD_HASH_BYTES
-        if len(hashes) != size * len(steps):
+        Digests say whether there are any, hashes of payloads which; if no hash does, it may be any (SPEC 8.4.4).
+        """
+        author, their_valid = Author(theirs.author), _as_int(theirs.valid)
+        bucket, slots = self._ledger.slots.bucket(span, author), their_valid | _as_int(theirs.void)
+        self._groups_left -= bucket.groups_cut(slots)
+        is_compared = self._groups_left >= 0  # else reading back would cost too much
+        if is_compared and bucket.digest_within(slots) == theirs.digest:
+            return 0  # what both hold is equal: this ledger only holds more
+        answer = _expect(wire.Payloads, (yield wire.PayloadsRequest(request=0, span=span, author=author)))
+        _check_echo((span, author), (answer.span, answer.author))
+        steps, size = digest_buckets.bits_of(their_valid), digest_buckets.PAYLOAD_HASH_BYTES
+        if len(answer.hashes) != size * len(steps):
             self.is_short = True  # the peer's ledger has changed since its bitmap, or it lies: try again later
             return 0
-        own = self._ledger.slots.payload_hashes(span, Author(theirs.author))
-        result = 0
-        for index, step in enumerate(steps):
-            theirs_hash = hashes[index * size : (index + 1) * size]
-            if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
-                result |= 1 << step
-        return result
+        own, first = self._ledger.slots.payload_hashes(span, author), span * limits.SPAN_STEPS
+        hashes = (answer.hashes[start : start + size] for start in range(0, len(answer.hashes), size))
+        pairs = zip(steps, hashes, strict=True)
+        differing = sum(1 << step for step, their_hash in pairs if own.get(first + step, their_hash) != their_hash)
+        # An author can find two payloads with one hash (2^32 tries): then the digests differ, and no hash.
+        is_void_here = bool(their_valid & self._ledger.slots.bucket(span, author).void)  # by now
+        is_collision = not differing and is_compared and not (self.is_short or is_void_here)
+        return their_valid if is_collision else differing
 
 
 def _before(step: int, span: int) -> int:

@@ -45,7 +45,7 @@ DIALOGUE = (
     Mutant(
         name="equal-hashes-are-equal-payloads",
         breaks="nodes that hold two payloads with one hash, found by their author, stay apart for good",
-        edits=(Edit(_SYNC, "SyncSession._missing", "missing = their_valid\n", "pass\n"),),
+        edits=(Edit(_SYNC, "SyncSession._differing", "their_valid if is_collision else differing", "differing"),),
         detector=Tests(("tests/conformance/test_vectors.py",)),
     ),
     Mutant(
@@ -55,7 +55,7 @@ DIALOGUE = (
             Edit(
                 _SYNC,
                 "SyncSession._missing",
-                "if not missing and their_valid & own.valid and not self._is_explained(span, theirs):",
+                "if not missing and their_valid & own.valid:",
                 "if False:",
             ),
         ),
@@ -64,7 +64,7 @@ DIALOGUE = (
     Mutant(
         name="read-back-without-bound",
         breaks="one page of authors has a node read back 131,072 records in a turn",
-        edits=(Edit(_SYNC, "SyncSession._is_explained", "self._groups_left >= 0 and ", ""),),
+        edits=(Edit(_SYNC, "SyncSession._differing", "if is_compared and bucket", "if bucket"),),
         detector=Tests((_SYNC_TESTS + "test_session__page_of_subsets_of_what_is_held__is_read_back_within_bounds",)),
     ),
     Mutant(
