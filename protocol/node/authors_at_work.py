@@ -2,6 +2,17 @@
 
 ``highest`` is everywhere the highest step of each author whom the owner has not excluded, this node's own included;
 for the horizon, which bounds what may come of the others, too, it is that of all authors.
+
+Which other authors count, by how long ago they were heard; i: the usual interval between two updates of an author.
+
+    question         who counts                                                                   if nobody was heard
+    frontier         *heard* within 60 s; the *met*, if at most half as many were heard           all
+    is_run_over      the same                                                                     the furthest
+    horizon          *heard* within 60 s                                                          all
+    still_signing    heard within 8 i, at least 5 s, at most 60 s; 30 s while i is not known      nobody
+    awaited          heard within 4 i, at least 5 s, at most 15 min; the slowest's i if unknown   nobody
+
+*Met*: heard, or found at work when this node came, within 8 i, at least 10 min, at most 60 min.
 """
 
 from collections.abc import Container, Mapping

@@ -61,6 +61,19 @@ def test_clock__rounds_of_four_steps__counts_in_rounds(theirs: int, is_waiting: 
         assert waiting.next_step == 20
 
 
+def test_clock__timeline_of_its_docstring__is_what_happens() -> None:
+    timed = clock(staleness=0, next_step=7)
+    timed._paces_ms.append(1_000)
+    assert timed.try_start({OWN: 6, A: 6, B: 6}, 0) == 7
+    timed.step_finished(800, is_measured=True)
+    nobody, one = {OWN: 7, A: 6, B: 6}, {OWN: 7, A: 7, B: 6}
+    assert (timed.try_start(nobody, 800), timed._due_ms, timed._half_ms) == (None, 2_800, None)
+    assert (timed.try_start(one, 820), timed._due_ms, timed._half_ms) == (None, 850, 820)
+    assert timed.try_start(one, 849) is None
+    assert timed.try_start(one, 850) == 8
+    assert [*timed._paces_ms] == [1_000, 820]
+
+
 def test_clock__most_active_authors_never_answer__waits_no_longer_than_the_limit() -> None:
     waiting, silent = clock(next_step=10), {A: 7, B: 7}
     assert waiting.wait_limit_ms() == timings.STEP_WAIT_MS_START
