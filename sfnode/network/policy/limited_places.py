@@ -90,26 +90,24 @@ class FairPlaces:
             del self._held_s[next(iter(self._held_s))]
 
     def _victim(self, newcomer: FairPlace, now_s: float) -> FairPlace | None:
-        """Choose the place that the newcomer gets; None if it gets none."""
+        """Choose the place that the newcomer gets, by the first of three rules that finds one; None if none does."""
         others = [place for place in self._places if place.holder != newcomer.holder]
-        idle = [place for place in others if now_s - place.asked_s >= bounds.OBSERVER_IDLE_S]
-        if idle:  # first choice: the holder that has been idle longest
+        # 1. The one that has been idle longest.
+        if idle := [place for place in others if now_s - place.asked_s >= bounds.OBSERVER_IDLE_S]:
             return min(idle, key=lambda place: place.asked_s)
+        # 2. One of a network with at least two more, or of a peer with two more in the same or a larger network: with
+        # one more, the loser could take it back. Of the places A A A B, a newcomer of B gets an A; of A A B, none.
         crowds = Counter(place.crowd for place in self._places)
         holders = Counter(place.holder for place in self._places)
 
         def has_too_many(place: FairPlace) -> bool:
-            # With a margin of two, the exchange cannot be reversed by the loser.
-            mine = crowds[newcomer.crowd]
-            if crowds[place.crowd] > mine + 1:
-                return True
-            is_of_larger = place.crowd == newcomer.crowd or crowds[place.crowd] > mine
-            return is_of_larger and holders[place.holder] > holders[newcomer.holder] + 1
+            network_more = crowds[place.crowd] - crowds[newcomer.crowd]
+            peer_more = holders[place.holder] - holders[newcomer.holder]
+            return network_more >= 2 or (peer_more >= 2 and (network_more == 1 or place.crowd == newcomer.crowd))
 
-        greedy = [place for place in others if has_too_many(place)]
-        if greedy:  # of these the youngest: it has the least to lose
+        if greedy := [place for place in others if has_too_many(place)]:  # the youngest: it has the least to lose
             return max(greedy, key=lambda place: (crowds[place.crowd], holders[place.holder], place.since_s))
-        # Last choice: a holder that has had its turn and has held places longest.
+        # 3. One of the holder that has held places longest in all, longer than the newcomer, and has had its turn.
         held_s = {
             holder: self._held_s[holder] + sum(now_s - each.since_s for each in self._places if each.holder == holder)
             for holder in (*holders, newcomer.holder)
