@@ -1,6 +1,6 @@
 """Upkeep of the outbound neighbours: whom to dial, dials, their sessions, reports of failed dials for the operator.
 
-`policy.outbound_choice` has the pure part of the choice.
+`policy.outbound_choice` has the pure part of the choice. docs/architecture.md follows a peer through all four files.
 """
 
 import logging
