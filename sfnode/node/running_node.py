@@ -186,12 +186,14 @@ class RunningNode:
         for number, event in enumerate(events, start=1):
             is_submitted = isinstance(event, StatementSubmitted)
             if is_submitted or (isinstance(event, MessageArrived) and isinstance(event.message, Statements)):
-                # An author may be admitted anew, whose records are read back: those of this turn must be among them.
+                # It may admit an author anew, and then the core reads the author's records back from disk: those of
+                # this turn must be among them. So the effects so far are carried out first.
                 self._executor.carry_out(joined(effects))
                 effects = []
             with self.slips.contained("news"):
                 self._watch.hear(event)
-            # Every honest neighbour sends copies and answers, and is not charged for the time that other programs take.
+            # The sender is charged: for a question by the clock on the wall, as its answer may wait for the disk; for
+            # copies and answers, which every honest neighbour sends, without the time that other programs take.
             is_question = isinstance(event, MessageArrived) and policy.rate_limits.cost_us(event.message) > 0
             clock = time.perf_counter if is_question else time.thread_time
             started_s = clock()
