@@ -77,24 +77,6 @@ def encode_log(signed: SignedManifest, basis: bytes | None, replica: Replica, wr
     yield chain.block(END, totals + writer.sign(_END_TAG + chain.check + totals))
 
 
-def load_log_untrusted(
-    read: Read, on_manifest: Callable[[SignedManifest], Keeper | None], on_block: Callable[[int, int], None]
-) -> LoadedLog:
-    """Read a whole log file and verify every part of it.
-
-    Args:
-        read: returns the next bytes of the file.
-        on_manifest: called when the manifest is known and before more is read; an error that it raises ends the
-            reading. It may return a keeper of the records, which then need not stay in memory.
-        on_block: called after each block with the bytes read and the updates held so far.
-
-    Raises:
-        Reject: not a log file, or cut off, damaged or forged. The text begins with the offset of the fault.
-        OtherReleaseError: the basis is the one that the manifest names, and none of this release.
-    """
-    return _Loader(read, on_block).load(on_manifest)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
     """One block, with the offset of its body in the file and the check before it."""
@@ -121,31 +103,41 @@ class _Chain:
         return self.check
 
 
-class _Loader:
-    """Reads and verifies one file. ``_offset``: bytes read so far, for the texts of faults."""
+class LogReader:
+    """Reads and verifies one log file: its manifest, then the rest.
+
+    Reject: not a log file, or cut off, damaged or forged. The text begins with the offset of the fault.
+    """
 
     def __init__(self, read: Read, on_block: Callable[[int, int], None]) -> None:
+        """``on_block``: called after each block of the rest, with the bytes read and the updates held so far."""
         self._read = read
         self._on_block = on_block
-        self._offset = 0
+        self._offset = 0  # bytes read so far, for the texts of faults
         self._chain = _Chain()
         self._keeper: Keeper | None = None
         self._records = 0
         self._last_place = b"", b""
         self._last_key = b""
 
-    def load(self, on_manifest: Callable[[SignedManifest], Keeper | None]) -> LoadedLog:
-        """Read the whole file and check it rule by rule."""
+    def manifest_untrusted(self) -> SignedManifest:
+        """Read the manifest, so that the caller can choose what to do with the rest, or leave it."""
         # [REJECT] SPEC 9.4.1: it begins with the magic
         if self._read(len(MAGIC)) != MAGIC:
             raise _fault(0, "this is not a log file: it does not begin as `sfnode log export` writes it")
         self._offset = len(MAGIC)
         block = self._block({MANIFEST: limits.MANIFEST_BYTES_MAX})
         with _at(block.start):
-            signed = decode_run_untrusted(block.body)
-        self._keeper = on_manifest(signed)
+            return decode_run_untrusted(block.body)
+
+    def rest_untrusted(self, signed: SignedManifest, keeper: Keeper | None = None) -> LoadedLog:
+        """Read what follows the manifest, and verify every part. With a ``keeper``, records need not stay in memory.
+
+        OtherReleaseError: the basis is the one that the manifest names, and none of this release.
+        """
+        self._keeper = keeper
         basis = self._basis(signed.manifest)
-        replica = Replica(signed.manifest, self._keeper)
+        replica = Replica(signed.manifest, keeper)
         due = dict.fromkeys((STATEMENTS, RECORDS), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
         while (block := self._block(due)).kind in (STATEMENTS, RECORDS):
             if block.kind == STATEMENTS:

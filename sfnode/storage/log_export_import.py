@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -95,29 +95,33 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
     OperatorError: the file is not a log, damaged or forged (the byte is named); the directory belongs to another run,
     is in use, or cannot be written. StorageDamagedError: the directory's own ledger is damaged.
     """
-    with ExitStack() as stack:
-        made: list[_Staged] = []
-
-        def on_manifest(signed: SignedManifest) -> Store:
+    with opened_file(path, "the log file") as file:
+        reader = log_file.LogReader(file.read, report)
+        with _faults_of(path):
+            signed = reader.manifest_untrusted()
             target = choose_directory(signed.manifest)
             _check_target(target, signed)
-            made.append(stack.enter_context(_staging(target, signed)))
-            return made[0].store
+        with _staging(target, signed) as staged:
+            with _faults_of(path):
+                loaded = reader.rest_untrusted(signed, staged.store)
+            return _create(loaded, staged) if staged.is_new else _merge(loaded, target, report)
 
-        with opened_file(path, "the log file") as file, os_errors(f"read the log file {path}"):
-            try:
-                loaded = log_file.load_log_untrusted(file.read, on_manifest, report)
-            except OtherReleaseError as error:
-                raise OperatorError(
-                    f"log file {path} was made with another release of sfnode: {error.detail}. Use that one, or make "
-                    "the run anew. Nothing was changed"
-                ) from None
-            except Reject as reject:
-                raise OperatorError(
-                    f"log file {path}, {reject.detail}. Nothing was changed. Get the file again from where it was made"
-                ) from None
-        (staged,) = made
-        return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.target, report)
+
+@contextmanager
+def _faults_of(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a log file into an OperatorError."""
+    try:
+        with os_errors(f"read the log file {path}"):
+            yield
+    except OtherReleaseError as error:
+        raise OperatorError(
+            f"log file {path} was made with another release of sfnode: {error.detail}. Use that one, or make the run "
+            "anew. Nothing was changed"
+        ) from None
+    except Reject as reject:
+        raise OperatorError(
+            f"log file {path}, {reject.detail}. Nothing was changed. Get the file again from where it was made"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nacl.bindings import crypto_sign_open
 
 from protocol.crypto.hashing import hash_fields
-from protocol.documents.log_file import MAGIC, encode_log, load_log_untrusted
+from protocol.documents.log_file import MAGIC, LogReader, encode_log
 from protocol.errors import Ignore, Reject
 from protocol.run.manifest import sign_manifest
 from protocol.state.replica import Replica
@@ -36,7 +36,8 @@ def check_file(data: bytes) -> None:
 
 def _verdict(data: bytes) -> None:
     try:
-        loaded = load_log_untrusted(io.BytesIO(data).read, lambda manifest: None, lambda done, updates: None)
+        reader = LogReader(io.BytesIO(data).read, lambda done, updates: None)
+        loaded = reader.rest_untrusted(reader.manifest_untrusted())
     except Reject as reject:
         reason_of(reject)
         at = re.match(r"byte ([\d,]+): ", reject.detail)

@@ -123,7 +123,7 @@ MESSAGES = (
         edits=(
             Edit(
                 "protocol.documents.log_file",
-                "_Loader._add_records",
+                "LogReader._add_records",
                 "(place := (record[_STEP], record)) <= self._last_place",
                 "not (place := (record[_STEP], record))",
             ),

@@ -12,7 +12,7 @@ import pytest
 
 from protocol import limits
 from protocol.crypto.hashing import hash_fields
-from protocol.documents.log_file import MAGIC, LoadedLog, encode_log, load_log_untrusted
+from protocol.documents.log_file import MAGIC, LoadedLog, LogReader, encode_log
 from protocol.errors import Reject, RejectReason
 from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.state.replica import Replica
@@ -55,7 +55,8 @@ def log_of(records: list[bytes], signed: SignedManifest = SIGNED, basis: bytes |
 
 
 def load(data: bytes) -> LoadedLog:
-    return load_log_untrusted(io.BytesIO(data).read, lambda manifest: None, lambda done, updates: None)
+    reader = LogReader(io.BytesIO(data).read, lambda done, updates: None)
+    return reader.rest_untrusted(reader.manifest_untrusted())
 
 
 def blocks_of(data: bytes) -> list[tuple[int, bytes]]:

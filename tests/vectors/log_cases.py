@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from protocol import limits
 from protocol.crypto.keys import Signer
-from protocol.documents.log_file import BASIS, RECORDS, STATEMENTS, load_log_untrusted
+from protocol.documents.log_file import BASIS, RECORDS, STATEMENTS, LogReader
 from protocol.run.manifest import Manifest, sign_manifest
 from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER
@@ -82,7 +82,8 @@ def _written(data: bytes) -> list[object]:
 
 
 def _members(data: bytes) -> dict[str, object]:
-    loaded = load_log_untrusted(io.BytesIO(data).read, lambda _: None, lambda *_: None)
+    reader = LogReader(io.BytesIO(data).read, lambda *_: None)
+    loaded = reader.rest_untrusted(reader.manifest_untrusted())
     return {
         "run_id": loaded.signed.manifest.run_id.hex(),
         "statements": len(loaded.replica.ledger.roster.statements()),
