@@ -1,4 +1,11 @@
-"""A new run before it is signed: an owner's options, and the manifest that follows from them. No click, no torch."""
+"""A new run before it is signed: an owner's options, and the manifest that follows from them. No click, no torch.
+
+Whether its messages hold a dense core is decided in three steps; each run draws its directions until the last one:
+
+    `wants_basis`         no option is for drawn directions, and there are data to make a basis from
+    `dense_batch_rows`    is not 0: a dense message can hold the rows of a step, too, so a basis is looked for
+    `take_dense`          one was found
+"""
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -105,16 +112,23 @@ class RunOptions:
 
     @property
     def dense_batch_rows(self) -> int:
-        """Return the rows of a dense message; 0 where the run draws directions, or has no data to make a basis from."""
+        """Return the rows of a dense message; 0 where no basis is looked for."""
         return self.rows if self.wants_basis and self.rows <= DIRECTIONS_MAX else 0
 
     @property
     def wants_basis(self) -> bool:
         """Return whether no option is for runs that draw directions, and there are data to make a basis from."""
-        chosen = replace(self.drawn_method, learning_rate=None, schedule=MethodOptions().schedule, bits=None)
-        is_free = chosen == MethodOptions() and self.settings is None and not self.is_plain
+        usual = MethodOptions()
+        drawn = replace(self.method, core=None, learning_rate=None, schedule=usual.schedule, bits=None)
+        is_free = drawn == usual and self.settings is None and not self.is_plain
         has_data = self.data.named(self.task) is not None and self.task.objective is Objective.LOSS
         return is_free and has_data and self.method.core in (None, CoreKind.DENSE)
+
+    @property
+    def drawn_method(self) -> MethodOptions:
+        """Return the options of a run that draws directions. A rate for a dense core means another step along them."""
+        core = None if self.method.core is CoreKind.DENSE else self.method.core
+        return replace(self.method, core=core, learning_rate=None if self.wants_basis else self.method.learning_rate)
 
     def checked_settings(self) -> dict[str, object]:
         """Return the fields in the file of settings. OperatorError: it cannot be read, or wrong rate or bits."""
@@ -124,11 +138,6 @@ class RunOptions:
             most = manifest_builder.DENSE_RATE_MAX if self.wants_basis else manifest_builder.RATE_MAX
             manifest_builder.checked_rate(rate, most)
         return {} if self.settings is None else manifest_builder.read_toml(self.settings)
-
-    @property
-    def drawn_method(self) -> MethodOptions:
-        """Return the options of a run that draws directions, which a dense run has to begin with."""
-        return replace(self.method, core=None) if self.method.core is CoreKind.DENSE else self.method
 
 
 class RunDraft:
@@ -147,10 +156,7 @@ class RunDraft:
         self._model = model
         self.tensors = tensors
         self._settings = options.checked_settings()
-        drawn = options.drawn_method
-        if options.wants_basis:  # a rate is then one for a dense core, and means another step along drawn directions
-            drawn = replace(drawn, learning_rate=None)
-        self._method, self._schedule = manifest_builder.method_of(drawn)
+        self._method, self._schedule = manifest_builder.method_of(options.drawn_method)
 
     def take_dense(
         self, tensors: tuple[TensorSpec, ...], dense: DenseSettings, learning_rate: float, content: BasisContent
