@@ -1,6 +1,12 @@
 """Remember options of ``sfnode join`` as fields of `node.toml`, under the names of the options.
 
-The command line overrides the file, and the file overrides the default."""
+The command line overrides the file, and the file overrides the default. A value has three forms:
+
+    form, and examples                 made by                      read by
+    typed: "8", "rows.csv"             people                       click for `join`, `converted` for `config set`
+    of `JoinOptions`: 8, "rows.csv"    these two, and `_from_file`  the node, and `as_kept`
+    in node.toml: 8, "/here/rows.csv"  `as_kept`                    `_from_file`: checks it, then `converted`
+"""
 
 import os
 import shlex
