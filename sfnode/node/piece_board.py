@@ -15,9 +15,15 @@ _TIMES_KEPT = 16  # pieces whose times give the present pace
 class PieceBoard:
     """Assigns pieces to peers, each piece to one peer at first.
 
-    A second peer is asked if the piece takes far longer than others did and no unassigned piece is left. If both are
-    too slow, a third peer replaces the first, and so on. A peer that lost a piece in this way gets twice the time
-    for it at its next turn. So the piece comes in the end, even if all peers are slow.
+    Once none is unassigned, another peer is asked, too, for one that takes far longer than others did. A peer that
+    loses a piece gets twice the time at its next turn, so the piece comes in the end, even if all peers are slow.
+    The last piece, where the others took 1 s, and the patience is 4 s:
+
+        0 s    A is asked
+        4      A is too slow: B is asked, too
+        8      both are: C takes the place of A, which has lost the piece once
+        12     B and C are: A takes the place of B, and has 8 s now
+        20     A and C are: D takes the place of C
     """
 
     def __init__(self, count: int, start_s: float) -> None:

@@ -108,7 +108,7 @@ class PieceFetcher:
 
         Either the slowest takes too long, or a waiting neighbour has not been tried: all eight may be equally slow. If
         our own line is the bottleneck, this would never end. So each neighbour is tried once, and "too long" doubles
-        after each time until a piece comes.
+        for all after each time until a piece comes, from anybody: with a patience of 4 s, it is 4, 8, 16 ... s.
         """
         now_s, waiting = trio.current_time(), [peer for peer in ready if not self._streams[peer]]
         waits_s = fetching.board.waits_s(now_s)
