@@ -69,6 +69,13 @@ class PastStates:
         known: ``expulsions_more`` of them are removed in addition, or fewer if negative. An author who ``is_cut_off``
         since the last of these rounds got no later statement either. ``lacking`` n: one of n messages of the others'
         last rounds is missing.
+
+        Updates in the states for A's messages of steps 2 and 3, one round ahead. X is expelled from step 1 on:
+
+            step  0  1  2  3    for A2              for A3
+            A     A0 A1 A2 A3   A0 A1               A0 A1 A2
+            B     B0 B1 B2 B3   B0 B1 B2            B0 B1 B2 B3
+            X     X0 X1         X0 X1: at work      X0: silent, so the expulsion is in force
         """
         state = Coefficients(self.manifest)
         summed = _ByStep(self.ledger.slots.first_envelopes())
