@@ -12,6 +12,15 @@ So the loss has curvature one along each column: at even predictions (elsewhere 
 words), for texts where the model is now. The largest eigenvalue of all layers' V^T x together is then the largest
 curvature by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels
 that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss.
+
+What the kind of task decides, at most (short: of 16 tokens or fewer; `suited_rate` may still change the rate):
+
+    task                  examples     U                         V of        rate  noise rows
+    label words           256 rows     contrasts, measured path  all tokens  1     64; as below without a path
+    choices, completions  256 rows     16 leading, direct path   all tokens  1     128; 64 if the rate is lowered
+    short completions     256 rows     12 leading, direct path   beginnings  1     128; 64 if the rate is lowered
+    rewards               128 answers  16 leading, direct path   all tokens  0.2   128
+    short answers         256 answers  12 leading, direct path   beginnings  0.5   128
 """
 
 import math
@@ -101,8 +110,7 @@ def calibrate(
     """
     if data.examples and all(each.candidates[1:] and len({*each.candidates}) == 1 for each in data.examples):
         raise OperatorError("the choices of each row are all alike, so they teach nothing: give different ones")
-    drawn: list[Drawn] = []
-    is_short = _is_short(data)
+    drawn, is_short = list[Drawn](), _is_short(data)
     if data.judge is not None:
         data, drawn = _answered(shared, data, 2 * _PROMPTS if is_short else _PROMPTS, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
@@ -113,14 +121,13 @@ def calibrate(
     looked = len(drawn) + len(examples) + len(path)
     total = looked + trial_passes(data)
     look = look_at(shared, moving, data, lambda more, _: on_progress(len(drawn) + more, total))
+    # The basis: V of each layer, then U, as the file holds them.
     target_Hr = _target(shared, data.label_tokens, look, _SHORT_CORE_ROWS if is_short else _CORE_ROWS)
     core_rows = target_Hr.shape[1]
-    rank = _rank(len(moving) * core_rows)
-    if rank is None:
+    if (rank := _rank(len(moving) * core_rows)) is None:
         return None
-    population = _beginnings if is_short else _all_tokens
     sides = [
-        _entries(_leading(population(x, look), first, before, rank))
+        _entries(_leading((_beginnings if is_short else _all_tokens)(x, look), first, before, rank))
         for x, first, before in zip(look.inputs, look.first, look.before, strict=True)
     ]
     h_Pk = torch.cat([x.double() @ _doubles(*side) for x, side in zip(look.inputs, sides, strict=True)], dim=1)
@@ -129,11 +136,11 @@ def calibrate(
     of_path, seen = replace(data, examples=tuple(path)), looked - len(path)
     measured = measured_sides(shared, moving, of_path, lambda more: on_progress(seen + more, total)) if path else None
     content = _content_of(target_Hr, measured or [target_Hr] * len(moving), sides)
+    # Unit, bound and rate of messages along it.
     gradients = _Gradients(look, _doubles(content.target, content.target_exp), h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows), bits)
     clip = (1 << bits - 1) - 1
-    # With candidates, gradients are measured for a stream of size one
-    size = 1.0 if labels else look.size
+    size = 1.0 if labels else look.size  # with candidates, gradients are measured for a stream of size one
     rate = RATE / max(gradients.curvature(), _TINY) / size
     if data.judge is not None:
         rate *= _SHORT_SHARE if is_short else _LONG_SHARE
