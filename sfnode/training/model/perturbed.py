@@ -100,7 +100,11 @@ class Projections:
 
 
 class PassContext:
-    """Holds the terms that the current forward pass adds; shared by all layers of a model, empty between passes."""
+    """Holds what all layers of a model share in a forward pass, each part only within its block; empty between passes.
+
+    `carrying`: the terms that are added. `reading`: the tokens that some layers may leave out. `hearing`: whose inputs
+    are kept, at which tokens, until `heard` takes them; it changes no result.
+    """
 
     def __init__(self) -> None:
         self.terms: Mapping[str, Term] = {}
@@ -109,9 +113,9 @@ class PassContext:
         self.read_at_last: AbstractSet[nn.Module] = frozenset()  # layers that may compute one token of each row
         self.read_N: Tensor | None = None  # the tokens that these compute, as indices into N x T; None: all
         self.projections = Projections()
-        self._heard: dict[str, Tensor] = {}
-        self._listened_to: Collection[str] = ()
-        self._heard_P: Tensor | None = None
+        self._listened_to: Collection[str] = ()  # names of weights
+        self._heard_P: Tensor | None = None  # the tokens at which their layers are heard, as indices into N x T
+        self._heard: dict[str, Tensor] = {}  # what these layers saw there
         self._beside_ones = torch.ones(0, 0)
 
     @contextmanager
