@@ -135,5 +135,4 @@ class AuthorsAtWork:
 
     def _heard_steps(self, highest: Mapping[Author, int], now_ms: int) -> list[int]:
         """Return the highest steps of the other authors heard of within _HEARD_MS."""
-        heard = (author for author, heard_ms in self._heard_ms.items() if now_ms - heard_ms <= _HEARD_MS)
-        return [highest[author] for author in heard if author in highest]
+        return [highest[each] for each, ms in self._heard_ms.items() if each in highest and now_ms - ms <= _HEARD_MS]

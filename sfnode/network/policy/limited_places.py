@@ -51,9 +51,8 @@ class FairPlace:
 class FairPlaces:
     """Shares a number of places so that neither many peers of one network nor a slow peer can keep others out.
 
-    When all places are taken, a newcomer gets the place of an idle holder. Without one, it gets a place of a network
-    or a peer that holds at least two more than the newcomer's. Otherwise it gets the place of a holder that has had its
-    turn and has held places for longer in total. The loser is refused when it asks for the next part.
+    When all places are taken, a newcomer may get another's, by the three rules of `_victim`. The loser is refused when
+    it asks for the next part.
     """
 
     def __init__(
@@ -72,8 +71,7 @@ class FairPlaces:
             return None
         place = FairPlace(holder=holder, crowd=crowd or holder, since_s=now_s, asked_s=now_s)
         if len(self._places) >= self._places_max:
-            victim = self._victim(place, now_s)
-            if victim is None:
+            if (victim := self._victim(place, now_s)) is None:
                 return None
             victim.is_lost = True
             self.leave(victim, now_s)
