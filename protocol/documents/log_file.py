@@ -115,7 +115,6 @@ class LogReader:
         self._on_block = on_block
         self._offset = 0  # bytes read so far, for the texts of faults
         self._chain = _Chain()
-        self._keeper: Keeper | None = None
         self._records = 0
         self._last_place = b"", b""
         self._last_key = b""

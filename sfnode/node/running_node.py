@@ -192,8 +192,7 @@ class RunningNode:
                 effects = []
             with self.slips.contained("news"):
                 self._watch.hear(event)
-            # The sender is charged: for a question by the clock on the wall, as its answer may wait for the disk; for
-            # copies and answers, which every honest neighbour sends, without the time that other programs take.
+            # A question costs its sender the disk's time, too; copies and answers, which every peer sends, the CPU's.
             is_question = isinstance(event, MessageArrived) and policy.rate_limits.cost_us(event.message) > 0
             clock = time.perf_counter if is_question else time.thread_time
             started_s = clock()

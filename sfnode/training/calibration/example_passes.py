@@ -71,8 +71,7 @@ class _Looking:
         self._in_row = max(1, tokens // max(1, sum(example.rows for example in data.examples)))
         self._gain_H = shared.norm_gain()
         self._is_told = data.judge is None  # what is right, for completions
-        # Parts of a `Look`, a tensor for each batch, which `look` joins.
-        self._inputs: list[list[Tensor]] = [[] for _ in tensors]
+        self._inputs: list[list[Tensor]] = [[] for _ in tensors]  # from here: a tensor for each batch, joined by `look`
         self._before: list[list[Tensor]] = [[] for _ in tensors]
         self._rows: list[Tensor] = []
         self._weights: list[Tensor] = []
@@ -81,8 +80,7 @@ class _Looking:
         self._likely: list[Tensor] = []
         self._excess: list[Tensor] = [torch.zeros(0, len(self._gain_H))]
         self._ends: list[Tensor] = []
-        # Sums over all batches: a part of one would be as large.
-        self._rows_seen, self._examples_seen, self._first_tokens = 0, 0, 0
+        self._rows_seen, self._examples_seen, self._first_tokens = 0, 0, 0  # from here: sums over all batches
         self._first = [torch.zeros(()).double() for _ in tensors]
         self._spread = torch.zeros(len(self._gain_H), len(self._gain_H), dtype=torch.float64)
         self._likely_V = torch.zeros((), dtype=shared.loss_dtype)  # how likely each word is at all tokens looked at

@@ -240,7 +240,7 @@ def _leading_excess(look: Look, most: int) -> Tensor:
 def _apart(look: Look, of_row: Tensor) -> Tensor:
     """Return by how much the candidates of an example differ from their mean, over the root of their number, [R, ...].
 
-    Its second moment, summed over them, is what one drawn evenly has: a move of all scores alike bends no loss.
+    Its second moment, summed over them, is what one drawn evenly has: an equal move of all scores bends no loss.
     """
     even_R = (1 / look.example.bincount()[look.example].double())[:, None]
     mean_N = of_row.new_zeros(int(look.example.max()) + 1, of_row.shape[1])
@@ -256,7 +256,7 @@ def _all_tokens(inputs_PI: Tensor, look: Look) -> Tensor:
 def _beginnings(inputs_PI: Tensor, look: Look) -> Tensor:
     """Return the same of short answers: their first tokens, and the leading directions of the later ones.
 
-    Inputs differ far more from word to word than from prompt to prompt. Among all tokens alike, what tells the prompts
+    Inputs differ far more from word to word than from prompt to prompt. Among all tokens, what sets the prompts
     apart is lost, and a run learns one answer to everything: docs/decisions/0035-rewards.md
     """
     x_PI = _all_tokens(inputs_PI, look)

@@ -102,8 +102,7 @@ class Projections:
 class PassContext:
     """Holds what all layers of a model share in a forward pass, each part only within its block; empty between passes.
 
-    `carrying`: the terms that are added. `reading`: the tokens that some layers may leave out. `hearing`: whose inputs
-    are kept, at which tokens, until `heard` takes them; it changes no result.
+    `carrying`: the terms that are added. `reading`: the tokens that are enough. `hearing`: inputs to keep for `heard`.
     """
 
     def __init__(self) -> None:
