@@ -157,13 +157,14 @@ class Roster:
         return self._excluded
 
     def removals(self) -> Sequence[tuple[int, str]]:
-        """Return the first step that does not count of each author who has lost some, ascending.
+        """Return from which step on the owner has excluded authors, ascending.
 
-        With each stands a digest of all up to it: of equal ones, the same authors have left the steps before.
+        With each stands a digest of all up to it: of equal ones, the same authors have left the steps before. Void
+        tokens are left out: two keys that have sent nothing can make one void.
         """
         if self._removals is None:
-            self._removals, digest, authors = [], b"", self._void.union(filter(self.is_admitted, self.excluded()))
-            for first, author in sorted((self.counts_until(each), each) for each in authors):
+            self._removals, digest = [], b""
+            for first, author in sorted((first, author) for author, first in self.excluded().items()):
                 digest = inner_digest("removals", digest, hashing.u32(first), author)
                 self._removals.append((first, digest.hex()))  # for this node's own files: no domain of SPEC
         return self._removals
