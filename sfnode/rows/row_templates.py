@@ -167,7 +167,7 @@ class TaskTemplate:
     def _label(self, row: Row, words: Sequence[str], where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)
         if type(value) is not int or not 0 <= value < len(words):
-            wanted = f"a number of 0 ... {len(words) - 1}, counted from 0, nor one of the words"
+            wanted = f"a whole number of 0 ... {len(words) - 1}, counted from 0, nor one of the words"
             if not self.counts_from_0:  # words that are numbers
                 wanted = "one of the words, and does not count them from 0, since some are numbers:"
             shown = ", ".join(_shown(word.strip()) for word in words[:_WORDS_SHOWN])

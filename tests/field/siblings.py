@@ -183,7 +183,7 @@ def _refused_formats() -> list[Sibling]:
 
 def _refused_labels() -> list[Sibling]:
     return [
-        _of("labels_from_one.jsonl", _lines(_labelled(1, 2)), ":2: label 2 is not a number of 0 ... 1, counted from 0"),
+        _of("labels_from_one.jsonl", _lines(_labelled(1, 2)), ":2: label 2 is not a whole number of 0 ... 1"),
         _of("label_called_otherwise.csv", "sentence,sentiment\nfine,1\n", "has to be called 'label': rename it"),
         _of("label_in_capitals.jsonl", '{"sentence": "a", "Label": 1}\n', "rename 'Label' to 'label'"),
         _of("label_of_no_word.csv", "sentence,label\nfine,positive\n", "label 'positive' is not"),
@@ -192,7 +192,9 @@ def _refused_labels() -> list[Sibling]:
         _of("label_half.jsonl", _lines(_labelled(0.5)), "label 0.5 is not"),
         _of("label_in_a_list.jsonl", _lines(_labelled([1])), "label [1] is not"),
         _of("label_endless.jsonl", '{"sentence": "a", "label": 1e999}\n', "label inf is not"),
-        _of("label_of_401_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 400), "0... is not a number"),
+        _of(
+            "label_of_401_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 400), "0... is not a whole number"
+        ),
         _of("label_of_5001_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 5000), "too large a number"),
         _of("label_null.jsonl", _lines(_labelled(None)), "label null is not"),
         _of("label_true.jsonl", _lines(_labelled(True)), "label true is not"),

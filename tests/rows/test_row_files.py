@@ -151,7 +151,7 @@ def test_rows__letter_for_a_choice__is_its_number(tmp_path: Path) -> None:
     template = TaskTexts(template="{q}", completion=" {choice}").row_template
     assert [template.texts(row, where).label for where, row in row_files.rows_of(path, template)] == [1]
     path.write_text('{"q": "a", "choices": ["dry", "wet"], "label": "C"}\n')
-    with pytest.raises(OperatorError, match="label 'C' is not a number of 0"):
+    with pytest.raises(OperatorError, match="label 'C' is not a whole number of 0"):
         row_files.checked_texts(path, template)
 
 
