@@ -104,7 +104,7 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
         with _staging(target, signed) as staged:
             with _faults_of(path):
                 loaded = reader.rest_untrusted(signed, staged.store)
-            return _create(loaded, staged) if staged.is_new else _merge(loaded, target, report)
+            return _create(loaded, staged, target) if staged.is_new else _merge(loaded, target, report)
 
 
 @contextmanager
@@ -128,10 +128,9 @@ def _faults_of(path: Path) -> Iterator[None]:
 class _Staged:
     """Holds the place of the records while a file is read: a data directory in the making.
 
-    ``is_new``: it becomes ``target``; otherwise its new records are added to the existing one.
+    ``is_new``: it becomes the target; otherwise its new records are added to the existing one.
     """
 
-    target: DataDirectory
     data_dir: DataDirectory
     store: Store
     is_new: bool
@@ -150,7 +149,7 @@ def _staging(target: DataDirectory, signed: SignedManifest) -> Iterator[_Staged]
         data_dir = DataDirectory(Path(tempfile.mkdtemp(prefix=f"{name}.import-", dir=parent)))
     try:
         with closing(Store(data_dir, signed)) as store:
-            yield _Staged(target=target, data_dir=data_dir, store=store, is_new=is_new)
+            yield _Staged(data_dir=data_dir, store=store, is_new=is_new)
     finally:
         with suppress(OSError):  # it has been renamed, unless something went wrong
             shutil.rmtree(data_dir)
@@ -168,10 +167,10 @@ def _check_target(target: DataDirectory, signed: SignedManifest) -> None:
         raise OperatorError(f"{target} is not a data directory, and it holds {strange[0]!r}: choose another --data-dir")
 
 
-def _create(loaded: log_file.LoadedLog, staged: _Staged) -> LogSummary:
+def _create(loaded: log_file.LoadedLog, staged: _Staged, target: DataDirectory) -> LogSummary:
     """Complete the temporary directory, and rename it to its final name."""
-    count, target = loaded.records, staged.target
-    summary = _summary(target, loaded.replica, records=count, counts={"added": count}, writer=loaded.writer.hex())
+    added = {"added": loaded.records}
+    summary = _summary(target, loaded.replica, records=loaded.records, writer=loaded.writer.hex(), counts=added)
     with os_errors(f"make {target}"):
         _keep_basis(loaded, staged.data_dir)
         staged.store.add_statements(loaded.replica.ledger.roster.statements())
