@@ -80,7 +80,7 @@ def test_ask__labels_and_choices__have_the_shares_of_their_losses_from_one_row(
     (found,) = asked(fields, question)
     before_and_after = [each for each in passed if each != 2]  # two rows check the head, and shared prompts
     assert before_and_after[-2:] == [1, 1]
-    assert len(before_and_after) <= 3  # a first one checks shared prompts
+    assert len(before_and_after) <= 4  # the first two check shared prompts
     labels = [replace(example, label=number) for number in range(len(found.before.shares))]
     losses = shared.scores(batch_of(data, labels, 1, shared.device), data.label_tokens).loss
     assert found.before.shares == pytest.approx((-losses).exp().tolist(), abs=1e-5)
