@@ -112,13 +112,13 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def yield_to_others(niceness: int) -> None:
-    """Raise the process's niceness to ``niceness`` if it is lower: the node and the machine's user get the cores first.
+    """Add ``niceness`` to that of the process, so that the node and the machine's user get the cores first.
 
     Linux shares cores among sessions first, and uses niceness only within each of them (sched(7), "The autogroup
     feature"). A process that leads a session, as the worker does, therefore sets it for both.
     """
     try:
-        niceness = os.nice(max(0, niceness - os.nice(0)))
+        niceness = os.nice(niceness)
     except OSError:  # a container that forbids the call: a worker at normal priority is better than none
         return
     if os.getsid(0) != os.getpid():

@@ -242,7 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="training worker of sfnode; started by the node, not by hand")
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=0, help="torch threads; 0: torch's choice")
-    parser.add_argument("--nice", type=int, default=10, help="the process's niceness, at least")
+    parser.add_argument("--nice", type=int, default=10, help="added to the process's niceness")
     options = parser.parse_args()
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s"

@@ -163,7 +163,7 @@ def test_learner__rows_as_programs_have_them__are_taken_as_a_file_would_be(model
     (path := tmp_path / "rows.jsonl").write_text('{"sentence": "a", "label": "good"}\n' * 3)
     found = [model.learner(run, given).estimate(1, 0).scalars for given in (rows, path, str(path))]
     assert found[0] == found[1] == found[2]
-    with pytest.raises(OperatorError, match="label true is not a number"):
+    with pytest.raises(OperatorError, match="label true is not a whole number"):
         model.learner(run, [{"sentence": "a", "label": np.True_}])
 
 
