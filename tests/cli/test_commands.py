@@ -159,6 +159,7 @@ def test_status__node_that_has_compared__shows_what_the_run_has_given(running: P
         "reward": None,
         "answers": [],
         "spread": None,
+        "removed": "",
     }
     assert told["detail"]["gain"]["after"] == after
 
