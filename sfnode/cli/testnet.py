@@ -63,7 +63,7 @@ _STEPS_IN_WORDS = f"{demo.STEPS}, and {RewardOptions.usual_steps} with --reward"
             "--private-data",
             "is_private",
             is_flag=True,
-            help="Give each node a part of --data for itself alone, row by row in turn; all make the basis.",
+            help="Give each node a part of --data for itself alone, rows in turn; the basis is made from all of it.",
         ),
     ),
 )
