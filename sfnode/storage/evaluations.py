@@ -34,7 +34,7 @@ class EvaluatedStep:
         loss: mean over the rows, in nats; where the run learns from rewards, one minus the mean reward.
         reward: mean over the rows; None where the run does not learn from rewards.
         answers: to the first rows; kept for few steps. spread: how unlike all answers are; None where there are none.
-        removed: digest of whose updates had been taken out of the steps before (`Roster.removals`); empty: nobody's.
+        removed: digest of the exclusions that reached below the step (`Roster.removals`); empty: none did.
     """
 
     step: int

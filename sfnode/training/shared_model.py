@@ -58,7 +58,7 @@ class SharedModel:
         layer_probe.check_causal(model)
         self.pass_context.read_at_last = layer_probe.layers_read_at_last(model)
         self.final_norm = layer_probe.norm_at_the_end(model)
-        self._is_sharing: bool | None = None  # what candidates in one row get is right; None: not tried
+        self._shared_width_max: int | None = None  # of rows with several candidates; None: not tried
         self.passes: int | None = None  # which of the ways to pass answers is the quickest; None: not tried
         check_head(self)
 
@@ -118,11 +118,12 @@ class SharedModel:
 
     def shares_prompts(self, width: int) -> bool:
         """Return whether rows of ``width`` tokens with several candidates get what rows of their own get."""
-        if self._is_sharing is None:
-            self._is_sharing = _agrees_on_shared_prompts(self)
-        config = self.model.config.get_text_config().to_dict()
-        reaches = (value for name, value in config.items() if name.endswith(_REACHES) and type(value) is int)
-        return self._is_sharing and width <= min([_SHARED_WIDTH_MAX, *(reach for reach in reaches if reach > 0)])
+        if self._shared_width_max is None:
+            config = self.model.config.get_text_config().to_dict()
+            reaches = (value for name, value in config.items() if name.endswith(_REACHES) and type(value) is int)
+            widest = min([_SHARED_WIDTH_MAX, *(reach for reach in reaches if reach > 0)])
+            self._shared_width_max = widest if _agrees_on_shared_prompts(self) else 0
+        return width <= self._shared_width_max
 
     def hidden(self, rows: RowBatch | CandidateBatch) -> Tensor:
         """Return the hidden states that the head reads, [N, T, H]."""

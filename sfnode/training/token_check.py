@@ -33,9 +33,8 @@ def shown_words(encoder: PromptEncoder, task: TaskSpec) -> str:
         line += f", and token {place} sets them apart" if most > 1 else ""
     else:
         digits = ", as it often does with digits after a template that ends with \\n,"
-        line += "; where one token sets them apart"
-        line += digits if all(word.strip().isdecimal() for word in words) else ","
-        line += " a run learns more from each row"
+        hint = digits if all(word.strip().isdecimal() for word in words) else ","
+        line += f"; where one token sets them apart{hint} a run learns more from each row"
     if encoder.joined:
         line += f"; this tokenizer joins {encoder.joined[0]!r} with the end of the template: end that otherwise"
     return line
