@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 import pytest
 import pytest_timeout
+import trio
 from hypothesis import HealthCheck, settings
 
 from tests.support.forked_children import read_at_start
@@ -74,8 +75,20 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     """Let a test's time count as all waiting in tests does: what a busy machine keeps from it is given back."""
     if settings.method != "signal" or threading.current_thread() is not threading.main_thread():
         return None  # as the plugin does it
+
+    def ring() -> None:
+        token: trio.lowlevel.TrioToken | None = None
+        with suppress(RuntimeError):
+            token = trio.lowlevel.current_trio_token()
+            trio.lowlevel.current_task()
+            token = None
+        if token is None:
+            pytest_timeout.timeout_sigalrm(item, settings)
+        else:  # trio waits for events: raised there, the failure would leave a run behind that fails all later tests
+            token.run_sync_soon(pytest_timeout.timeout_sigalrm, item, settings)
+
     alarm = ExitStack()
-    alarm.enter_context(alarmed(settings.timeout, lambda: pytest_timeout.timeout_sigalrm(item, settings)))
+    alarm.enter_context(alarmed(settings.timeout, ring))
     vars(item)["cancel_timeout"] = alarm.close  # the plugin's name for it
     return True
 

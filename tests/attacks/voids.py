@@ -40,9 +40,8 @@ from tests.netlab.worker import PacedWorker
 from tests.support.daemons import JoinProcess, free_port
 from tests.support.fake_worker import listening
 from tests.support.patience import Stopwatch, waits_of
-from tests.support.running_nodes import Joins, address_in
+from tests.support.running_nodes import Joins, address_in, until_all
 
-_POLL_S: Final = 0.1
 _NODES: Final = 3
 _PACE_S: Final = 0.1
 _AUTHORS, _SPANS = 4, 6  # of the ledger: 24,576 updates, two thirds of which are not in memory
@@ -111,8 +110,7 @@ async def _attack(
     worker.running.set()
     async with listening(worker), host.running(()), trio.open_nursery() as nursery:
         nodes, addresses = _started(joins, signed, held, worker.path)
-        while not all(node.status().get("own_updates", 0) > 3 for node in nodes):
-            await trio.sleep(_POLL_S)
+        await until_all(nodes, lambda status: status.get("own_updates", 0) > 3, "all nodes contribute")
         channels = [Channel(await host.dial(parse_address(each)), Timings(), traffic) for each in addresses]
         for channel in channels:
             hello = own_hello(run_id=signed.manifest.run_id, agent="sfnode", listen=(), head_step=0)
@@ -126,8 +124,7 @@ async def _attack(
             nursery.start_soon(_send, channel, second)
         during = await _pace(worker, nodes, len(second) / _AT_ONCE * _EVERY_S)
         after = await _pace(worker, nodes, calm_s)
-        while not all(node.status()["void_slots"] == len(second) for node in nodes):
-            await trio.sleep(_POLL_S)
+        await until_all(nodes, lambda status: status.get("void_slots") == len(second), "all slots are void")
         spent_s.append(_cpu_s(nodes))
         calm = (spent_s[1] - spent_s[0]) / calm_s
         more_s = spent_s[2] - spent_s[1] - calm * (trio.current_time() - started_s)

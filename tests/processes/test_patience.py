@@ -107,13 +107,27 @@ def test_alarmed__block_that_hangs__rings_and_one_that_ends_does_not() -> None:
     assert rung == [1]
 
 
+_HANGS = """
+import time, pytest, trio
+@pytest.mark.timeout(0.3)
+def test_hang():
+    time.sleep(60)
+@pytest.mark.timeout(0.3)
+def test_hang_in_trio():
+    trio.run(trio.sleep_forever)
+def test_after_it():
+    trio.run(trio.sleep, 0)
+"""
+
+
 @pytest.mark.process
-def test_timeout_mark__test_that_hangs__fails_by_it(tmp_path: Path) -> None:
-    text = "import time, pytest\n@pytest.mark.timeout(0.3)\ndef test_hang():\n    time.sleep(60)\n"
-    (tmp_path / "test_made_up.py").write_text(text)
+def test_timeout_mark__tests_that_hang__fail_by_it_and_no_other_does(tmp_path: Path) -> None:
+    """Rung while trio waited for events, the alarm once made all later tests fail too."""
+    (tmp_path / "test_made_up.py").write_text(_HANGS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "--rootdir", str(tmp_path), str(tmp_path)]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1 and "1 failed" in ended.stdout and "Timeout (>0.3s)" in ended.stdout, ended.stdout
+    assert ended.returncode == 1 and "2 failed, 1 passed" in ended.stdout, ended.stdout
+    assert ended.stdout.count("Failed: Timeout (>0.3s)") == 2, ended.stdout
 
 
 @pytest.mark.process

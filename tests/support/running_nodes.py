@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pytest
+import trio
 
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
@@ -60,6 +62,21 @@ def running(nodes: Sequence[NodeProcess]) -> Iterator[None]:
         for node in nodes:
             if node.is_alive:
                 node.kill()
+
+
+async def until_all(
+    nodes: Sequence[JoinProcess], holds: Callable[[dict[str, Any]], object], what: str, limit_s: float = 60.0
+) -> None:
+    """Poll until ``holds`` of the status of each node; fails naming ``what`` did not come, and what each node says.
+
+    At once for a node that has ended. The limit is one of `Patience`.
+    """
+    patience = Patience(limit_s)
+    while not all(holds(node.status()) for node in nodes):
+        if patience.is_over() or not all(node.is_alive for node in nodes):
+            said = "\n".join(f"{node.status()}\n{node.logs[-1].read_text()[-2_000:]}" for node in nodes)
+            raise AssertionError(f"not within {limit_s} s: {what}\n{said}")
+        await trio.sleep(0.1)
 
 
 def wait_until(condition: Callable[[], object], what: str, limit_s: float = 40.0) -> None:
