@@ -6,7 +6,7 @@ from sfnode.lazy_faces import lazy_face
 
 if TYPE_CHECKING:
     from sfnode.run import default_directory, manifest_builder, node_toml, option_field, public_data, run_address
-    from sfnode.run.amounts import WorkingHours, parse_hours, parse_noise, parse_rate, parse_size, parse_time
+    from sfnode.run.amounts import parse_noise, parse_rate, parse_size, parse_time
     from sfnode.run.builtin_tasks import BUILTIN_TASKS
     from sfnode.run.default_directory import HOME, find_data_directory
     from sfnode.run.manifest_builder import MethodOptions
@@ -30,5 +30,6 @@ if TYPE_CHECKING:
     from sfnode.run.run_draft import RunDraft, RunOptions
     from sfnode.run.secret_input import private_words
     from sfnode.run.task_options import DataOptions, TaskOptions, task_texts
+    from sfnode.run.working_hours import WorkingHours, parse_hours
 else:
     __getattr__, __dir__ = lazy_face(__name__, __file__)

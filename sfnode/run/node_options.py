@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from protocol.node import SnapshotUse
 from sfnode.network import Address, bounds, ip_groups, policy
-from sfnode.run.amounts import parse_hours, parse_noise, parse_program, parse_rate, parse_size
+from sfnode.run.amounts import parse_noise, parse_program, parse_rate, parse_size
 from sfnode.run.default_directory import HOME
 from sfnode.run.option_field import REPEAT, given
 from sfnode.run.run_address import RunAddress
+from sfnode.run.working_hours import parse_hours
 from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import DeviceOptions
 

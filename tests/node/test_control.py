@@ -27,8 +27,8 @@ from sfnode.node.control.battery_and_load import MachineWatch
 from sfnode.node.control.overseer import Overseer
 from sfnode.node.control.work_or_pause import Moment, PauseReason, WorkLimits, decide, work_limits
 from sfnode.reporter import Reporter
-from sfnode.run.amounts import DAY_MINUTES, parse_hours
 from sfnode.run.node_options import LimitOptions, OnBattery
+from sfnode.run.working_hours import DAY_MINUTES, parse_hours
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.unexpected_errors import Slips
 from sfnode.worker.trainer import Job, Trainer
