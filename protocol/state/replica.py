@@ -4,6 +4,7 @@ A change in an epoch at rest costs far more than the update itself, and anybody 
 in every epoch at once. So waiting updates are summed epoch by epoch, and a tick changes only a few epochs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 
@@ -94,8 +95,9 @@ class Replica:
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
         self._waiting = WaitingUpdates(manifest)
         self._summed_at_once = min(_SUMMED_AT_ONCE, self._waiting.per_tick)
-        # Genuine records of authors who are not admitted any more; with an archive, only the authors.
-        self._suspended: dict[Author, list[bytes]] = {}
+        # Of authors who are not admitted any more: how many genuine records, and without an archive these themselves.
+        self._suspended = Counter[Author]()
+        self._kept: dict[Author, list[bytes]] = {}
 
     def add(self, record: bytes, *, horizon_step: int | None = None) -> tuple[Envelope, Envelope | None]:
         """Accept one record. Raises Reject or Ignore like :meth:`Ledger.add`."""
@@ -139,13 +141,13 @@ class Replica:
         self._suspend(envelope.author, record)
 
     def _suspend(self, author: Author, record: bytes) -> None:
-        held = self._suspended.setdefault(author, [])
+        self._suspended[author] += 1
         if self._archive is None:
-            held.append(record)
+            self._kept.setdefault(author, []).append(record)
 
     def _bring_back(self, author: Author) -> None:
-        held = self._suspended.pop(author)
-        for record in self._archive.read_all(author) if self._archive else held:
+        del self._suspended[author]
+        for record in self._archive.read_all(author) if self._archive else self._kept.pop(author):
             try:
                 self.add(record)
             except Ignore:
@@ -200,7 +202,7 @@ class Replica:
     @property
     def suspended(self) -> int:
         """Return how many records are suspended because their authors are not admitted."""
-        return sum(map(len, self._suspended.values()))
+        return self._suspended.total()
 
     @property
     def unsummed(self) -> int:

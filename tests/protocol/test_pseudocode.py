@@ -19,7 +19,7 @@ from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec, Snapshot
 from protocol.state.snapshot_proof import judge, take_snapshot
 from protocol.wire import PeerId
-from tests.support.ledgers import claim, exclude, seal, signer
+from tests.support.ledgers import MemoryArchive, claim, exclude, seal, signer
 from tests.support.manifests import manifest_data
 from tests.support.snapshot_runs import AUTHORS, RUN, STEP, false_snapshot, records, replica_of, run_of, true_snapshot
 from tests.support.spec_programs import spec_program
@@ -186,9 +186,11 @@ def test_proof__whatever_the_ledger_holds__is_judged_as_by_the_program() -> None
     assert set(judged) == set(words)
 
 
-def test_proof__record_suspended__is_a_cut() -> None:
+@pytest.mark.parametrize("archive", [None, MemoryArchive()])
+def test_proof__record_suspended__is_a_cut(archive: MemoryArchive | None) -> None:
+    """With an archive, as in the daemon, no such record is in memory, and the proof once waited a minute for them."""
     run = run_of(admission="invite")
-    replica = Replica(run)
+    replica = Replica(run, archive)
     replica.add_statement(claim(run, 1, 1))
     for record in records(run)[::3]:
         replica.add(record)

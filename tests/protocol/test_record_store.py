@@ -284,7 +284,7 @@ def test_replica__author_not_admitted_any_more__keeps_none_of_its_records_in_mem
         archive.store([seal(INVITED, 1, step)])
     digest = replica.state_digest()
     replica.add_statement(claim(INVITED, 1, 2))
-    assert (replica.ledger.updates, replica._suspended) == (0, {ALICE: []})
+    assert (replica.ledger.updates, replica.suspended, replica._kept) == (0, 20, {})
     replica.add_statement(admit(INVITED, 1))
     assert (replica.ledger.updates, replica.state_digest()) == (20, digest)
 

@@ -51,3 +51,12 @@ def test_log_import__invitation_that_too_many_used__says_how_many_wait_for_the_o
     first, second = (log_of(tmp_path / f"node{author}", author) for author in (1, 2))
     outcome = call("log", "import", second, "--data-dir", first.with_suffix(""))
     assert "3 of 3 records were new; 3 of these count once the owner admits their authors" in outcome.stdout
+
+
+def test_log_export__author_not_admitted_any_more__says_how_many_records_it_leaves_out(tmp_path: Path) -> None:
+    """It once said nothing: a replica that reads from the disk counted none of them."""
+    log_of(tmp_path / "node", 1)
+    with closing(Store(DataDirectory(tmp_path / "node"), SIGNED)) as store:
+        store.add_statements([claim(INVITED, 3, 2)])
+    outcome = call("log", "export", tmp_path / "again.log", "--data-dir", tmp_path / "node")
+    assert "0 records; without 3 of authors who are not admitted" in outcome.stdout
