@@ -42,14 +42,14 @@ class _ReporterHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show the record, or only count it if the same event was shown less than REPEAT_S ago."""
-        name = record.getMessage()
+        name, now_s = record.getMessage(), time.monotonic()
         fields = dict(vars(record).get("fields", {}))
-        now_s = time.monotonic()
-        if self.level > logging.DEBUG and now_s - self._shown_s.get(name, -REPEAT_S) < REPEAT_S:
-            self._left_out[name] = self._left_out.get(name, 0) + 1
+        event = f"{name} {fields.get('slip', '')}"  # each kind of slip is an event of its own: it comes only once
+        if self.level > logging.DEBUG and now_s - self._shown_s.get(event, -REPEAT_S) < REPEAT_S:
+            self._left_out[event] = self._left_out.get(event, 0) + 1
             return
-        self._shown_s[name] = now_s
-        if left_out := self._left_out.pop(name, 0):
+        self._shown_s[event] = now_s
+        if left_out := self._left_out.pop(event, 0):
             fields["left_out"] = left_out
         if record.exc_info and record.exc_info[1]:
             fields["error"] = repr(record.exc_info[1])

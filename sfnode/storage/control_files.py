@@ -34,10 +34,8 @@ class ControlFiles:
         try:
             text = self._pause_file.read_text("ascii").strip()
             return float(text) if text else math.inf
-        except (FileNotFoundError, NotADirectoryError):
-            return 0.0
-        except (OSError, ValueError):
-            return math.inf  # something stands there that an operator meant as a pause
+        except (OSError, ValueError):  # if anything stands there, an operator meant it as a pause
+            return math.inf if os.path.lexists(self._pause_file) else 0.0
 
     def pause(self, until_s: float = math.inf) -> None:
         """Make the node measure nothing until that time or `resume`, also after restarts."""
@@ -50,7 +48,7 @@ class ControlFiles:
         _unlink(self._pause_file)
 
     def is_asked_to_stop(self) -> bool:
-        return self._stop_file.exists()
+        return os.path.exists(self._stop_file)
 
     def ask_to_stop(self) -> None:
         """Ask the node that runs there to end in good order."""

@@ -6,6 +6,7 @@ durable in the ledger.
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class StatementFiles:
 
     def waiting(self) -> list[Path]:
         """Return the files that the node has not taken in yet, by name."""
-        return sorted(self._inbox.glob(f"*{ENDING}"))
+        return sorted(self._inbox.glob(f"*{ENDING}")) if os.path.isdir(self._inbox) else []
 
     def put_away(self, path: Path, *, is_refused: bool = False) -> None:
         """Remove a file that the node has taken in; if ``is_refused``, rename it instead. OperatorError."""

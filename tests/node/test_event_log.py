@@ -17,6 +17,7 @@ from sfnode import event_log
 from sfnode.event_log import log, show_log
 from sfnode.node.watching.network_news import NetworkNews
 from sfnode.reporter import Reporter
+from sfnode.unexpected_errors import Slips
 
 
 @contextmanager
@@ -62,6 +63,16 @@ def test_log__same_event_again_and_again__is_shown_once_in_a_while_with_how_many
         now_s = event_log.REPEAT_S
         log(logging.WARNING, "peer_rejected")
     assert [event.get("left_out") for event in events(stream)] == [None, 999]
+
+
+def test_log__two_kinds_of_slips_at_once__both_are_shown() -> None:
+    """The second one was only counted, and what is logged once for each kind was never seen."""
+    slips = Slips()
+    with shown(logging.INFO) as stream:
+        for where in ("upkeep", "status", "upkeep"):
+            with slips.contained(where):
+                raise IndexError("again")
+    assert [event["where"] for event in events(stream)] == ["upkeep", "status"]
 
 
 def test_peers__strangers_that_come_and_go_all_day__are_mostly_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,7 @@ class NodeWatch:
 
     def _look(self, status: Status, scope: trio.CancelScope) -> None:
         life = self._life
+        check_disk(life.config.data_dir, life.config.limits.disk_bytes_max)
         whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer, self._names()))
         self._file.write(whole)
         life.reporter.progress("progress", StatusWords(whole).progress_line, **status.to_json())
@@ -158,7 +159,6 @@ class NodeWatch:
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
             self._peers_saved_s = trio.current_time()
             life.save_peers()
-            check_disk(life.config.data_dir, life.config.limits.disk_bytes_max)
         if life.config.is_exiting_when_finished:
             self._leave_if_over(status, scope)
 
