@@ -106,6 +106,7 @@ BACKOFF_START_S = 1.0
 BACKOFF_MAX_S = 600.0  # a peer that is down is tried about every five minutes
 BACKOFF_BOOTSTRAP_MAX_S = 60.0  # a bootstrap that is down is tried about every half minute: joiners wait for it
 BOOTSTRAP_CHECK_S = 600.0  # between extra dials to a bootstrap: they merge the halves of a split network
+SHORT_SESSION_S = 5.0  # a shorter session lets the peer rest longer, as a failed dial does, up to the minute above
 REFUSED_S = 60.0  # not redialled sooner after a polite refusal ("full")
 WRONG_RUN_S = 3_600.0  # the same after "other run" or "other version", which do not change by themselves
 

@@ -146,7 +146,7 @@ class Conversation:
             await self._run_session(session)
         finally:
             self._sessions.remove(session)
-            self._exchange.ended(session.peer)
+            self._exchange.ended(session)
             self._rate_limits.ended(session.peer)
             session.finished.set()
 

@@ -51,8 +51,7 @@ class DialChoice:
         free = bounds.DIALS_AT_ONCE_MAX - len(self.dialling)
         if self._config.neighbours_fixed:
             return self._book.due(now_s, exclude=exclude, bootstrap_only=True)[: max(0, free)]
-        ours = self._sessions.count(is_outbound=True) + len(self.dialling)
-        wanted = min(free, self._config.outbound_target - ours)
+        wanted = min(free, self._config.outbound_target - self._sessions.count(is_outbound=True) - len(self.dialling))
         if wanted > 0:
             # Too few outbound sessions: dial the missing ones, spread over networks.
             return outbound_choice.spread(self._candidates(now_s, exclude), self._taken(), wanted)
@@ -163,18 +162,19 @@ class Dialler:
 
     async def _dial_and_run(self, peer: PeerId) -> None:
         """Try the peer's addresses one by one; run the session on the first that works until it ends."""
-        is_slip = True
+        is_slip, met = True, trio.Event()
         try:
             with self._slips.contained("an outbound session", endings=()):
-                await self._try_addresses(peer)
+                await self._try_addresses(peer, met)
                 is_slip = False
         finally:
-            self._choice.dialling.pop(peer, None)
+            if not met.is_set():  # else it may be dialled again by now
+                self._choice.dialling.pop(peer, None)
             self._exchange.changed.set()
         if is_slip:  # perhaps this peer can trigger the bug: do not dial it again at once
             self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
 
-    async def _try_addresses(self, peer: PeerId) -> None:
+    async def _try_addresses(self, peer: PeerId, met: trio.Event) -> None:
         failed: dict[Address, str] = {}
         link = None
         addresses = self._book.dialable(peer, trio.current_time())
@@ -192,10 +192,11 @@ class Dialler:
         if failed:
             self._failed(peer, failed)
         if link is not None:
-            await self._converse(peer, address, link)
+            await self._converse(peer, address, link, met)
 
-    async def _converse(self, peer: PeerId, address: Address, link: Link) -> None:
+    async def _converse(self, peer: PeerId, address: Address, link: Link, met: trio.Event) -> None:
         def on_handshake() -> None:
+            met.set()
             self._choice.dialling.pop(peer, None)
             self._reports.pop(str(address), None)
             self._book.succeeded(peer, address, unix_ms=int(time.time() * 1000))
@@ -225,11 +226,10 @@ class Dialler:
         for address, reason in reasons.items():
             where = str(address)
             earlier = self._reports.pop(where, None)
-            failures = earlier.failures + 1 if earlier else 1
             self._reports[where] = DialReport(
                 address=where,
                 reason=reason,
-                failures=failures,
+                failures=earlier.failures + 1 if earlier else 1,
                 retry_in_s=retry_in_s,
                 is_expected=self._book.is_expected(peer),
             )

@@ -48,12 +48,12 @@ class PeerExchange:
         self.learn((said,), source=session.peer, observed_host=session.channel.link.remote_host)
         self.changed.set()
 
-    def ended(self, peer: PeerId) -> None:
-        """Forget a neighbour whose session has ended, and let the address book rest before it is dialled again."""
-        self._ask_next.pop(peer, None)
-        self._answered_s.pop(peer, None)
-        self._awaited.pop(peer, None)
-        self.book.pause(peer, trio.current_time())
+    def ended(self, session: Session) -> None:
+        """Forget a neighbour whose session has ended, and let it rest before it is dialled again."""
+        now_s = trio.current_time()
+        for held in (self._ask_next, self._answered_s, self._awaited):
+            held.pop(session.peer, None)
+        self.book.pause(session.peer, now_s, lasted_s=now_s - session.started_s)
         self.changed.set()
 
     def ask(self) -> None:

@@ -31,6 +31,7 @@ class _Entry:
     given: frozenset[Address] = frozenset()  # those of them that the operator named
     last_success_unix_ms: int = 0
     failures: int = 0
+    short_sessions: int = 0  # in a row
     due_s: float = 0.0  # not dialled before this time
     refused_until_s: float = 0.0  # nor before this one, after a refusal, whatever is heard of it
     is_bootstrap: bool = False
@@ -221,9 +222,7 @@ class AddressBook:
     def succeeded(self, peer: PeerId, address: Address, *, unix_ms: int) -> None:
         """Record a session with the peer at this address, which becomes its first address."""
         entry = self._entries.setdefault(peer, _Entry())
-        entry.last_success_unix_ms = unix_ms
-        entry.failures = 0
-        entry.source = None
+        entry.last_success_unix_ms, entry.failures, entry.source = unix_ms, 0, None
         entry.put_first(replace(address, peer=None))
 
     def still_good(self, peer: PeerId, *, unix_ms: int) -> None:
@@ -233,21 +232,22 @@ class AddressBook:
 
     def failed(self, peer: PeerId, now_s: float, *, at_least_s: float = 0.0) -> float:
         """Record a failed dial; return the seconds until the peer is due again (backoff with full jitter)."""
-        entry = self._entries.get(peer)
-        if entry is None:
+        if (entry := self._entries.get(peer)) is None:
             return 0.0
         longest_s = bounds.BACKOFF_BOOTSTRAP_MAX_S if entry.is_bootstrap else max(bounds.BACKOFF_MAX_S, at_least_s)
         backoff_s = min(longest_s, bounds.BACKOFF_START_S * 2.0 ** min(entry.failures, 20))
         entry.failures += 1
         wait_s = max(self._chance.uniform(0.0, backoff_s), min(at_least_s, longest_s))
-        entry.due_s = now_s + wait_s
-        entry.refused_until_s = now_s + min(at_least_s, longest_s)
+        entry.due_s, entry.refused_until_s = now_s + wait_s, now_s + min(at_least_s, longest_s)
         return wait_s
 
-    def pause(self, peer: PeerId, now_s: float) -> None:
-        """Delay the next dial after a session by a random time, so that both ends do not dial at once."""
+    def pause(self, peer: PeerId, now_s: float, *, lasted_s: float) -> None:
+        """Delay the next dial after a session, at random, as both ends may dial; longer after several short ones."""
         if (entry := self._entries.get(peer)) is not None:
-            entry.due_s = max(entry.due_s, now_s + self._chance.uniform(0.0, bounds.BACKOFF_START_S))
+            entry.short_sessions = entry.short_sessions + 1 if lasted_s < bounds.SHORT_SESSION_S else 0
+            longest_s = bounds.BACKOFF_START_S * 2.0 ** min(max(0, entry.short_sessions - 1), 20)
+            wait_s = self._chance.uniform(0.0, min(longest_s, bounds.BACKOFF_BOOTSTRAP_MAX_S))
+            entry.due_s = max(entry.due_s, now_s + wait_s)
 
     # --- recommending peers
 
