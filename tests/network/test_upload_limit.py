@@ -81,3 +81,17 @@ async def test_hello__flood_is_larger_than_the_limit__does_not_wait_for_it(
         await Channel(SinkLink(), Timings(), total).send_now(Ping(nonce=1))
         assert trio.current_time() - asked_s < 1.0
     assert total.bytes_out > 12 * 65_536, "and counts"
+
+
+async def test_channel__neighbours_that_leave_before_their_turn__leave_no_debt_to_the_others(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """What was booked for each of them, and never sent, kept all others waiting: for half an hour after these."""
+    total = Traffic(upload_bytes_per_s=20_000)
+    await Channel(SinkLink(), Timings(), total).write(bytes(8 * PART_BYTES_MAX), 1)  # the burst
+    for _ in range(600):
+        with trio.move_on_after(0.1):
+            await Channel(SinkLink(), Timings(), total).write(bytes(65_536), 1)
+    asked_s = trio.current_time()
+    await Channel(SinkLink(), Timings(), total).write(bytes(1_000), 1)
+    assert trio.current_time() - asked_s < 1.0

@@ -13,23 +13,23 @@ class Pace:
 
     def __init__(self, bytes_per_s: float) -> None:
         self._bytes_per_s = bytes_per_s
-        self._bucket: TokenBucket | None = None
+        self._bucket = TokenBucket(_BURST_BYTES, 0.0)
 
     async def wait(self, size: int) -> float:
-        """Wait until ``size`` bytes may flow; return the seconds waited."""
+        """Wait until ``size`` bytes may flow; return the seconds waited. Cancelled: they do not flow, nor count."""
         wait_s = self.book(size)
-        if wait_s > 0:
-            await trio.sleep(wait_s)
+        try:
+            if wait_s > 0:
+                await trio.sleep(wait_s)
+        except trio.Cancelled:
+            self.book(-size)
+            raise
         return wait_s
 
     def book(self, size: int) -> float:
         """Count ``size`` bytes; return the seconds to wait with what may wait."""
-        if not self._bytes_per_s:
-            return 0.0
-        now_s = trio.current_time()
-        if self._bucket is None:  # the clock runs inside trio only
-            self._bucket = TokenBucket(_BURST_BYTES, now_s)
-        return self._bucket.take(size, self._bytes_per_s, now_s)
+        rate_per_s = self._bytes_per_s
+        return self._bucket.take(size, rate_per_s, trio.current_time()) if rate_per_s else 0.0
 
 
 class Traffic:
