@@ -69,9 +69,12 @@ async def until_all(
 ) -> None:
     """Poll until ``holds`` of the status of each node; fails naming ``what`` did not come, and what each node says.
 
-    At once for a node that has ended. The limit is one of `Patience`.
+    At once for a node that has ended. The limit is one of `Patience`, and begins once all have a status: to replay a
+    long ledger takes a busy machine half a minute, in which their logs grow.
     """
-    patience = Patience(limit_s)
+    patience = Patience(
+        limit_s, progress=lambda: [0 if node.status() else node.logs[-1].stat().st_size for node in nodes]
+    )
     while not all(holds(node.status()) for node in nodes):
         if patience.is_over() or not all(node.is_alive for node in nodes):
             said = "\n".join(f"{node.status()}\n{node.logs[-1].read_text()[-2_000:]}" for node in nodes)
