@@ -14,7 +14,7 @@ from sfnode.cli.remembered_options import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.extras import check_can_add_noise, check_can_serve_page, check_can_train
-from sfnode.network import Address
+from sfnode.network import Address, Readiness
 from sfnode.node import Daemon, Life, prepare
 from sfnode.reporter import Reporter, counted
 from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, public_data, purpose_of, run_address
@@ -42,7 +42,7 @@ def run_node(options: JoinOptions, given: frozenset[str], log_level: str, *, is_
 async def _run_until_stopped(options: JoinOptions, given: frozenset[str], reporter: Reporter, life: Life) -> None:
     """Prepare and run the daemon; Ctrl-C and SIGTERM end it in good order at any time."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
+        await nursery.start(_stop_on_signal, nursery.cancel_scope, reporter)
         _tell_string(options, reporter)
         signed = await find_manifest(options.source, reporter)
         data_dir = find_data_directory(signed.manifest, options.source.data_dir)
@@ -87,11 +87,11 @@ def _check(options: JoinOptions) -> None:
         check_can_add_noise()
 
 
-async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
-        numbers.append(signal.SIGHUP)  # the terminal was closed
-    with trio.open_signal_receiver(*numbers) as signals:
+async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter, task_status: Readiness) -> None:
+    is_under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    closed_terminal = () if is_under_nohup else (signal.SIGHUP,)
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *closed_terminal) as signals:
+        task_status.started(())  # no addresses: it hears signals from here on
         async for number in signals:
             name = signal.Signals(number).name
             reporter.event("stopping", f"stopping on {name}: saying goodbye to the peers", signal=name)
