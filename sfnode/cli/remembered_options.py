@@ -29,8 +29,8 @@ from sfnode.storage import DataDirectory, disk, example_files, pasteable
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
 BOOTSTRAP = "bootstrap"
-_FILES = frozenset({"data", "eval-data", "worker-socket", "owner-key"})
-_MODEL, _COMMAND = "model", "private-reward"
+_MODEL, _COMMAND, _SOCKET = "model", "private-reward", "worker-socket"
+_FILES = frozenset({"data", "eval-data", _SOCKET, "owner-key"})
 
 
 class Origin(StrEnum):
@@ -101,6 +101,8 @@ def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory)
     ``given``: the settings that were typed, which stay as they are.
     """
     held = {key: value for key, value in read_settings(data_dir).items() if key not in given}
+    if (socket := held.get(_SOCKET)) and not disk.from_home(str(socket)).parent.exists():
+        del held[_SOCKET]  # an ended testnet's, which takes its folder along: the node starts a worker of its own
     completed = with_values(options, {_field(key): value for key, value in held.items()})
     values = values_of(completed)
 

@@ -74,6 +74,16 @@ def shown(directory: Path, *arguments: object) -> dict[str, tuple[object, str]]:
 # --- what holds
 
 
+def test_recall__worker_socket_of_an_ended_testnet__is_left_out_for_a_worker_of_its_own(
+    directory: Path, tmp_path: Path
+) -> None:
+    """A fault once: a testnet's node that was started anew looked for the testnet's worker for ever, and measured
+    nothing. A worker of the operator's own that is not up yet is waited for."""
+    for folder, expected in ((tmp_path / "gone", None), (tmp_path, tmp_path / "worker.sock")):
+        written(directory, f'worker-socket = "{folder / "worker.sock"}"\n')
+        assert recall(NOTHING, frozenset(), DataDirectory(directory)).options.training.worker_socket == expected
+
+
 def test_recall__file_and_command_line__the_command_line_wins_and_the_rest_is_remembered(directory: Path) -> None:
     written(directory, f'threads = 3\neval-every = 7\nlisten = ["{LISTEN}"]\nrelay = true\nsnapshot = "never"\n')
     typed = JoinOptions(source=RunSource(), training=TrainingOptions(threads=5))
