@@ -99,7 +99,8 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
         reader = log_file.LogReader(file.read, report)
         with _faults_of(path):
             signed = reader.manifest_untrusted()
-            target = choose_directory(signed.manifest)
+        target = choose_directory(signed.manifest)
+        with os_errors(f"use the data directory {target}"):
             _check_target(target, signed)
         with _staging(target, signed) as staged:
             with _faults_of(path):

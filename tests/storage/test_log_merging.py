@@ -1,4 +1,4 @@
-"""Logs of one run that are merged: the result is the same in every order, and nothing that may count yet is lost."""
+"""Where logs of one run are merged: the result is the same in every order, nothing that may count yet is lost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import json
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.log_export_import import import_log
 from sfnode.storage.record_store import Store
 from tests.storage.test_log_export_import import digests, make_directory
 from tests.support.cli_calls import call
@@ -60,3 +64,17 @@ def test_log_export__author_not_admitted_any_more__says_how_many_records_it_leav
         store.add_statements([claim(INVITED, 3, 2)])
     outcome = call("log", "export", tmp_path / "again.log", "--data-dir", tmp_path / "node")
     assert "0 records; without 3 of authors who are not admitted" in outcome.stdout
+
+
+def test_log_import__place_that_cannot_be_looked_at__is_not_said_of_the_log_file(tmp_path: Path) -> None:
+    """A fault once: "cannot read the log file", which was fine; the data directory could not be looked at."""
+    file, place = log_of(tmp_path / "node", 1), DataDirectory(tmp_path / ("x" * 300))
+    with pytest.raises(OperatorError, match=r"^cannot use the data directory .*: File name too long$"):
+        import_log(file, lambda _manifest: place, lambda _bytes, _updates: None)
+
+
+def test_log_verify__ledger_without_records__says_that_it_checked_none(tmp_path: Path) -> None:
+    """A fault once: "ok yes", as after a thousand signatures, of a ledger whose records were gone."""
+    directory = make_directory(tmp_path / "node", [], SIGNED)
+    assert "ok            yes, but there is no record to check" in call("log", "verify", directory).stdout
+    assert json.loads(call("log", "verify", directory, "--json").stdout)["records"] == 0
