@@ -166,9 +166,10 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
     if task.label_words and not data.label_tokens:
         text = "no one token sets the label words apart, so a run learns less from each row"
         click.echo(f"Warning: {text}: take words that all differ at one place, such as the first", err=True)
-    if cut := sum(each.is_cut for each in examples):
+    if cut := sum(each.lost > 0 for each in examples):
         text = f"{cut} of {len(examples)} prompts are cut to {room} tokens and lose their beginning"
-        tokens = min(2 * task.max_tokens, positions or 2 * task.max_tokens)
+        fit = 8 * -(-(task.max_tokens + max(each.lost for each in examples)) // 8)
+        tokens = min(fit, positions or fit)
         more = f"give --max-tokens {tokens}" if tokens > task.max_tokens else "the model takes no more: shorten them"
         click.echo(f"Warning: {text}: {more}, or leave these prompts out", err=True)
 

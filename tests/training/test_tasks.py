@@ -164,8 +164,8 @@ def test_prompt__too_long__keeps_the_end_of_the_template() -> None:
 def test_prompt__that_fits_exactly__is_not_called_cut(fields: Mapping[str, Any]) -> None:
     """A fault once: `init` warned of prompts that lose their beginning where none did."""
     found = [encoded({"sentence": "very " * count, "label": 0}, fields, max_tokens=12)[0] for count in range(1, 12)]
-    lost = [len(example.tokens) < 2 + count for count, example in enumerate(found, start=1)]
-    assert [example.is_cut for example in found] == lost and any(lost) and not all(lost)
+    lost = [2 + count - len(example.tokens) for count, example in enumerate(found, start=1)]
+    assert [example.lost for example in found] == lost and any(lost) and not all(lost)
 
 
 def test_label_words__one_token_each__rows_are_prompts_alone() -> None:
@@ -193,7 +193,7 @@ def test_label_words__of_several_tokens_that_one_sets_apart__rows_are_prompts_an
 def test_label_words__what_they_begin_with__is_never_cut() -> None:
     words = ["it was very very bright", "it was very very dull"]
     (example,) = encoded({"sentence": "a very bright film", "label": 1}, label_words=words, max_tokens=6)
-    assert (example.tokens, example.is_cut) == (tokens("it was it was very very"), True)
+    assert (example.tokens, example.lost) == (tokens("it was it was very very"), 4)
     with pytest.raises(OperatorError, match=r"here:1: .* is 4 tokens, .* the run's 4; .*--max-tokens"):
         encoded({"sentence": "film", "label": 1}, label_words=words, max_tokens=4)
 

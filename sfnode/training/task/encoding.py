@@ -35,14 +35,14 @@ class Example:
         candidates: texts that may follow; one for a completion, none where `TaskData.label_tokens` are set, or where
             the model writes answers.
         fields: names and values of the row's fields that a check of answers reads.
-        is_cut: whether the prompt has lost its beginning; not said of completions.
+        lost: how many tokens at its beginning the prompt has lost; not said of completions.
     """
 
     tokens: Tokens
     label: int
     candidates: tuple[Tokens, ...] = ()
     fields: tuple[tuple[str, object], ...] = ()
-    is_cut: bool = False
+    lost: int = 0
 
     @property
     def rows(self) -> int:
@@ -152,7 +152,7 @@ class PromptEncoder:
         shortest = min(map(len, candidates), default=1)
         if shortest < 1 or len(tokens) + shortest < 2:
             raise OperatorError(f"{where}: there is no token to predict: the prompt or a choice is empty")
-        return Example(tokens=tokens, label=texts.label, candidates=candidates, is_cut=len(body) > room)
+        return Example(tokens=tokens, label=texts.label, candidates=candidates, lost=max(0, len(body) - room))
 
     def _question(self, texts: RowTexts, answer_tokens: int, where: str) -> Example:
         room = self._task.max_tokens - len(self._prefix) - answer_tokens
@@ -162,7 +162,7 @@ class PromptEncoder:
             why = "the prompt is empty" if room >= 1 else why
             raise OperatorError(f"{where}: {why}; the run has prompts and answers of {self._task.max_tokens} tokens")
         tokens = (*self._prefix, *body[-room:])
-        return Example(tokens=tokens, label=0, fields=texts.fields, is_cut=len(body) > room)
+        return Example(tokens=tokens, label=0, fields=texts.fields, lost=max(0, len(body) - room))
 
     def _completions(self, texts: RowTexts, where: str) -> tuple[Example, ...]:
         """Return a prompt with its completion, or, without a prompt, the pieces of the text."""
