@@ -65,6 +65,18 @@ def test_name__not_signed_by_its_node_or_unfit__is_not_believed(said: str) -> No
     assert book.names() == {}
 
 
+@pytest.mark.parametrize("unseen", ["\u3164", "\u115f", "\u2800", "\u034f", "\ufe0f", "\U000e0101"])
+def test_name__letters_that_show_nothing__are_refused_and_others_are_shown_by_number(unseen: str) -> None:
+    """A fault once: "Ann" and a filler was shown as "Ann". Zero-width letters were refused already."""
+    name = f"Ann{unseen}"
+    with pytest.raises(OperatorError, match="none of them invisible") as refusal:
+        parse_name(name)
+    book = NameBook(RUN_ID)
+    book.hear(peer(1), (text(name),))
+    (shown,) = book.names().values()
+    assert shown == "Ann" + ascii(unseen)[1:-1] and shown in str(refusal.value)
+
+
 def test_name__later_one__holds_in_any_order() -> None:
     for order in ((5, 6), (6, 5)):
         book = NameBook(RUN_ID)

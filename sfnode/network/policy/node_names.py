@@ -4,6 +4,7 @@ A name is for people to read, and anybody may take any name: nothing is decided 
 """
 
 import base64
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ NAMES_MAX = 1_024  # of other nodes
 _PREFIX = "name:"
 _TAG = b"sfnode/name/1..."
 _SECONDS_DIGITS_MAX = 11
+# Letters, marks and symbols that show nothing, so that a name with one looks like the name without: fillers, joiners,
+# selectors of variants, the empty Braille cell. SPEC 8.9 lets them pass; others are no letters by their category.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 _AHEAD_S = 86_400  # a name signed by a clock further ahead would hold until then, whatever follows it
 
 
@@ -39,8 +43,8 @@ class NodeName:
 def parse_name(text: str) -> str:
     """Return a name that a person has typed. OperatorError: others would not show it as it is."""
     name = text.strip()
-    if not is_fit(name):
-        raise OperatorError(f"{text[:40]!r} is no name: take 1 to {NAME_LENGTH_MAX} characters, none of them invisible")
+    if not is_fit(name) or _BLANK.search(name):
+        raise OperatorError(f"{text[:40]!a} is no name: take 1 to {NAME_LENGTH_MAX} characters, none of them invisible")
     return name
 
 
@@ -117,5 +121,6 @@ class NameBook:
         return {PeerId(peer): found.text for peer, found in self._held.items()}
 
     def names(self) -> dict[str, str]:
-        """Return the names by author, in hex."""
-        return {found.author.hex(): found.name for found in self._held.values()}
+        """Return the names by author, in hex, with what would not be seen in them as its number."""
+        held = self._held.values()
+        return {each.author.hex(): _BLANK.sub(lambda found: ascii(found[0])[1:-1], each.name) for each in held}
