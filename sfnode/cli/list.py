@@ -40,7 +40,7 @@ def list_nodes() -> None:
 
 def _row(node: DataDirectory) -> dict[str, str]:
     try:
-        run, state = node.signed_manifest().manifest.name, _state(node)
+        state, run = _state(node), node.signed_manifest().manifest.name
     except OperatorError as error:
         run, state = "", str(error)
     known = last_status(node)
@@ -49,7 +49,7 @@ def _row(node: DataDirectory) -> dict[str, str]:
 
 
 def _state(node: DataDirectory) -> str:
-    if node.is_locked():
+    if node.is_locked() or node.starting_s() is not None:
         status = read_status(node)
         return ", ".join(text for text in (StatusWords(status).stage, health_of(status)[1]) if text)
     paused = "paused, " if node.control.is_paused() else ""

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,8 +23,15 @@ from sfnode.storage import DataDirectory, example_files, size_of_run
 from sfnode.worker_protocol import NoiseConfig, TrainingConfig
 
 
-async def prepare(signed: SignedManifest, options: run.JoinOptions, reporter: Reporter) -> DaemonConfig:
+async def prepare(
+    signed: SignedManifest,
+    options: run.JoinOptions,
+    reporter: Reporter,
+    claimed: Callable[[DataDirectory], None] = lambda _data_dir: None,
+) -> DaemonConfig:
     """Return all settings of a daemon for this run. Fetch what is missing, and report it.
+
+    ``claimed``: called, perhaps twice, when the node's directory is there and closed to other users.
 
     OperatorError: a file, a key or an option does not fit the run.
     """
@@ -42,9 +50,11 @@ async def prepare(signed: SignedManifest, options: run.JoinOptions, reporter: Re
     if not options.is_relay and run.public_data.is_of_peers(manifest.task, options.training.data):
         if options.source.bootstrap.run_data_bytes:
             _claim(data_dir, reporter)
+            claimed(data_dir)
         fetched = await run.public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
     training, given, rows_sha256 = await in_disk_thread(_read_rows, manifest, options, fetched)
     _claim(data_dir, reporter)
+    claimed(data_dir)
     basis = await run.find_basis(manifest, options.source, data_dir, reporter)
     if options.key is not None:
         data_dir.identity.link_to(options.key.expanduser())

@@ -1,6 +1,7 @@
 """One life of a node's process: it ends when `sfnode stop` asks for it, and its end is there to read afterwards."""
 
 import contextlib
+import os
 from types import TracebackType
 
 import trio
@@ -18,6 +19,13 @@ class Life:
 
     def __init__(self) -> None:
         self._data_dir: DataDirectory | None = None
+        self._start = contextlib.ExitStack()
+
+    def announce(self, data_dir: DataDirectory) -> None:
+        """Enter a directory once it is claimed, and show that a node starts there, until `begin`. OperatorError."""
+        if self._data_dir is None and not data_dir.is_locked():
+            self._start.callback(os.close, data_dir.lock_start())
+            self.enter(data_dir)
 
     def enter(self, data_dir: DataDirectory) -> None:
         """Record the end there, and forget a request to stop an earlier life, unless another node runs there.
@@ -30,14 +38,15 @@ class Life:
 
     def begin(self) -> None:
         """Note that the node runs, and so has not ended in good order yet. Raises OperatorError."""
+        self._start.close()
         if self._data_dir is not None:
             self._data_dir.end.expect()
 
     async def stop_on_request(self, scope: trio.CancelScope, reporter: Reporter) -> None:
         slips = Slips()
-        while self._data_dir is not None:
+        while True:
             with slips.contained("stop"):
-                if self._data_dir.control.is_asked_to_stop():
+                if self._data_dir is not None and self._data_dir.control.is_asked_to_stop():
                     reporter.event("stopping", "stopping on `sfnode stop`: saying goodbye to the peers", signal="")
                     scope.cancel()
                     return
@@ -49,6 +58,7 @@ class Life:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._start.close()
         # Who cancels a node of the Python API ends it in good order.
         rest = error and BaseExceptionGroup("", [error]).split(trio.Cancelled)[1]
         texts = texts_of(rest)

@@ -10,6 +10,7 @@ from protocol.ledger import LedgerStatistics, RosterStatistics
 from protocol.node import Ending, NodeStatistics
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network import NetworkStatistics
+from sfnode.reporter import format_seconds
 from sfnode.status.status_detail import StatusDetail
 from sfnode.storage import DataDirectory, disk, pasteable
 from sfnode.unexpected_errors import SlipState
@@ -145,6 +146,9 @@ def _nested(kind: type[Status | StatusDetail], data: object, where: str) -> dict
 
 def read_status(data_dir: DataDirectory) -> Status:
     """Return the last snapshot of a node. OperatorError: none runs, it hangs, or the file is bad."""
+    if (starting_s := data_dir.starting_s()) is not None:
+        text = f"the node on {data_dir} has been starting for {format_seconds(starting_s)}: it fetches what is missing"
+        raise OperatorError(f"{text}, looks for a key or reads its disk. Try again; `sfnode stop` ends it")
     ended = data_dir.end.describe()
     if not ended:
         data_dir.check_is_node()

@@ -15,7 +15,7 @@ from protocol.state import Replica
 from sfnode.storage.control_files import ControlFiles, EndFile
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import EvaluationsFile, GainFile
-from sfnode.storage.exclusive_folder import LOCK_FILE, ExclusiveFolder
+from sfnode.storage.exclusive_folder import LOCK_FILE, START_FILE, ExclusiveFolder
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, InvitedFile, StatementFiles
 from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis
@@ -58,7 +58,7 @@ class DataDirectory(ExclusiveFolder):
 
     marks = frozenset((IDENTITY_FILE, MANIFEST_FILE))
     own_files = marks | {LOCK_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE, BASIS_FILE}
-    own_files |= {INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE, _RESERVED_FILE}
+    own_files |= {START_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE, _RESERVED_FILE}
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -78,8 +78,9 @@ class DataDirectory(ExclusiveFolder):
 
     @property
     def is_node(self) -> bool:
-        """Return whether a node has its state here; not while `log import` still makes the directory."""
-        return os.path.exists(self.manifest_file) and not STAGED.search(self.path.name)
+        """Return whether a node has its state here, or starts; not while `log import` still makes the directory."""
+        is_there = os.path.exists(self.manifest_file) or self.starting_s() is not None
+        return is_there and not STAGED.search(self.path.name)
 
     # --- the run ------------------------------------------------------------------------------------------
 

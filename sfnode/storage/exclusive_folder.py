@@ -12,6 +12,7 @@ from protocol.errors import OperatorError
 from sfnode.storage.disk import has_locked, os_errors
 
 LOCK_FILE = "lock"
+START_FILE = "starting"
 _LOCK_TRIES, _LOCK_PAUSE_S = 5, 0.01
 _MODE = 0o700
 _PATH_BYTES_MAX = 480  # SQLite opens files with paths of at most 504 bytes, and the ledger is one in the folder
@@ -97,11 +98,21 @@ class ExclusiveFolder:
     def lock(self) -> int:
         """Claim the folder and lock it; return a descriptor, which holds the lock until it is closed. OperatorError."""
         self.claim()
+        return self._locked(self.lock_file)
+
+    def lock_start(self) -> int:
+        """Show that a node starts in this folder of ours; return a descriptor as `lock` does. OperatorError."""
+        self.check()
+        descriptor = self._locked(self.path / START_FILE)
+        os.utime(descriptor)
+        return descriptor
+
+    def _locked(self, path: Path) -> int:
         with os_errors(f"use the data directory {self}"):
             # Anybody who can open the file, even to read, can lock it. So the folder and the file are closed to others.
-            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         for _ in range(_LOCK_TRIES):  # one may fail because somebody looks, by `is_locked`, at this very moment
-            if has_locked(descriptor, self.lock_file):
+            if has_locked(descriptor, path):
                 return descriptor
             time.sleep(_LOCK_PAUSE_S)
         os.close(descriptor)
@@ -122,10 +133,17 @@ class ExclusiveFolder:
             if descriptor is not None:
                 os.close(descriptor)
 
-    def is_locked(self) -> bool:
+    def starting_s(self) -> float | None:
+        """Return for how many seconds a node has been starting here, without having the lock yet; None: none does."""
+        with suppress(OSError):
+            age_s = time.time() - (self.path / START_FILE).stat().st_mtime
+            return max(0.0, age_s) if self.is_locked(START_FILE) else None
+        return None
+
+    def is_locked(self, name: str = LOCK_FILE) -> bool:
         """Return whether a node holds the folder now."""
         try:
-            descriptor = os.open(self.lock_file, os.O_RDWR)
+            descriptor = os.open(self.path / name, os.O_RDWR)
         except OSError:
             return False
         try:

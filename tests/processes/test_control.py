@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from protocol import limits
+from protocol.run.admission import AdmissionKind, AdmissionSpec
+from protocol.run.manifest import sign_manifest
 from sfnode.run.node_toml import read_node_file
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, run_sfnode, write_run
+from tests.support.manifests import OWNER
 from tests.support.patience import wait_for_end
 from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until
 
@@ -123,6 +128,20 @@ def test_max_memory__less_than_the_plan__is_refused_at_the_start_with_figures(tm
     )  # fmt: skip
     assert outcome.returncode == 1 and "Traceback" not in outcome.stderr
     assert "--max-memory is 100 MB, but this node would take about" in outcome.stderr
+
+
+def test_start__node_that_looks_for_its_key__is_shown_by_status_and_ended_by_stop(tmp_path: Path, joins: Joins) -> None:
+    """A fault once: `status` called it no node, and `stop` said that there was nothing to stop, for minutes."""
+    work = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=limits.POW_BITS_MAX)
+    write_run(sign_manifest(replace(demo_run(steps=10).manifest, admission=work), OWNER), tmp_path / "test.run")
+    node = joins("node", "--run", tmp_path / "test.run")
+    node.wait_for_event("finding_key")
+    shown = run_sfnode("status", "--data-dir", str(node.directory))
+    assert shown.returncode == 1 and "has been starting for " in shown.stderr, shown
+    second = run_sfnode("join", "--run", str(tmp_path / "test.run"), "--data-dir", str(node.directory))
+    assert second.returncode == 1 and "in use by another sfnode" in second.stderr, second
+    assert say("stop", node)["stopped"] and node.process is not None and wait_for_end(node.process, 5.0) == 0
+    assert run_sfnode("stop", "--data-dir", str(node.directory)).returncode == 1
 
 
 def test_stop__no_node_runs__is_refused(tmp_path: Path, joins: Joins, paced: Path) -> None:

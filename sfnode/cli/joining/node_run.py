@@ -47,13 +47,12 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         signed = await find_manifest(options.source, reporter)
         data_dir = find_data_directory(signed.manifest, options.source.data_dir)
         data_dir.check_run(signed)  # whose options may be remembered there, and fit no other
-        if data_dir.manifest_file.exists():
-            life.enter(data_dir)
+        if data_dir.manifest_file.exists():  # a new one might still be anybody's: it is claimed first
+            life.announce(data_dir)
+        nursery.start_soon(life.stop_on_request, nursery.cancel_scope, reporter)
         recalled = recall(options, given, data_dir)
         _check(recalled.options)
-        config = await prepare(signed, recalled.options, reporter)
-        life.enter(data_dir)  # a new one, too: it is claimed by now, and until then might have been anybody's
-        nursery.start_soon(life.stop_on_request, nursery.cancel_scope, reporter)
+        config = await prepare(signed, recalled.options, reporter, life.announce)
         daemon = Daemon(config, reporter)
         # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
         with contextlib.nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
