@@ -213,8 +213,10 @@ def healthcheck_of_image() -> list[str]:
         (None, "no node runs here: "),
         ({"pid": 0, "time": 0.0}, "the node has not reported for "),
         ({"pid": 1 << 30, "time": 9e9}, "no node runs here: "),
+        # A container of `--scale` that started again and again was called healthy by the status of the one that ran.
+        ({"pid": os.getpid(), "time": 9e9}, "no node of this container runs here: "),
     ],
-    ids=["none", "old", "gone"],
+    ids=["none", "old", "gone", "another container's"],
 )
 def test_healthcheck__no_node_or_a_silent_one__fails_in_a_line(
     status: dict[str, float] | None, said: str, tmp_path: Path
