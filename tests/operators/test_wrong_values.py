@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -14,7 +15,7 @@ import pytest
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.option_values import Whole
 from sfnode.reporter import abandon
-from tests.operators.called import Called, call, names_of, short_of_work
+from tests.operators.called import REACHED, Called, call, names_of, short_of_work
 from tests.operators.planted_folder import Guard, plant
 from tests.operators.wrong_values import GOOD_CALLS, Case, cases_of, commands, good_call
 
@@ -65,6 +66,19 @@ def test_command__right_values__does_its_work(name: str, guard: Guard) -> None:
     """So that the table finds what is wrong with one value and not with the rest."""
     outcome = call(*good_call(name))
     assert outcome.is_accepted or (name in NEEDS_A_RUNNING_NODE and outcome.code == 1 and not outcome.crash), outcome
+    guard.restore()
+
+
+TO_PROGRAMS = [name for name, each in COMMANDS.items() if any("--json" in param.opts for param in each.params)]
+
+
+@pytest.mark.parametrize("name", TO_PROGRAMS)
+def test_command__with_json__writes_nothing_but_json_to_its_output(name: str, guard: Guard) -> None:
+    """Programs read every line of it. Warnings for people stand on the standard error."""
+    outcome = call(*good_call(name), "--json")
+    lines = outcome.stdout.splitlines()
+    assert outcome.crash is None and all(isinstance(json.loads(line), dict | list) for line in lines), outcome
+    assert lines or REACHED in outcome.stderr or name in NEEDS_A_RUNNING_NODE, outcome
     guard.restore()
 
 
