@@ -1,4 +1,4 @@
-"""Limit what the converting process takes from the machine, once libraries are loaded and before a file is read."""
+"""Limit what a process that reads a stranger's file takes, once libraries are loaded and before it reads the file."""
 
 import resource
 import sys

@@ -328,7 +328,7 @@ def test_index__of_a_hundred_thousand_brackets__is_refused(tmp_path: Path) -> No
 
 GREEDY = """
 import numpy, sys
-from sfnode.training.conversion.resource_limits import allow
+from sfnode.training.resource_limits import allow
 allow(memory=1 << 20, file=1 << 20)
 try:
     numpy.ones(1 << 29)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,9 @@ from tests.support.tiny_models import tiny_opt, tiny_tokenizer
 CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}{% if add_generation_prompt %}<bot>"
 CHAT += "{% endif %}"
 BRACES = "{{ '{' }}role: {{ messages[0].role }}{{ '}' }} {{ messages[0].content }}{{ '{}' }}"
+
+LOOP = "{% for _ in range(99999) %}"
+DOUBLING = "{% set s = namespace(t='aaaaaaaa') %}{% for _ in range(60) %}{% set s.t = s.t ~ s.t %}{% endfor %}"
 
 
 def folder_with(folder: Path, template: str | None, **special: Any) -> Path:
@@ -76,13 +78,23 @@ def test_chat_prompt__wanted_and_unusable__teaches(tmp_path: Path, template: str
     assert "Leave --chat out" in str(refusal.value)
 
 
-def test_chat_prompt__loops_within_loops__end_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each range of a template is bounded, their product was not: `init` stood still for hours."""
-    monkeypatch.setattr("sfnode.training.chat._SECONDS_MAX", 0.1)
-    loop = "{% for _ in range(99999) %}"
-    folder, before = folder_with(tmp_path, f"{loop}{loop}{'{% endfor %}' * 2}"), sys.gettrace()
-    with pytest.raises(
-        OperatorError, match=r"cannot be used: its loops have not ended after 0\.1 s\. Leave --chat out"
-    ):
-        chat_prompt(load_tokenizer(folder), "{a}", None)
-    assert sys.gettrace() is before
+@pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        (f"{LOOP}{LOOP}{'{% endfor %}' * 2}", "it takes more than 1 s of computing, or too much memory"),
+        ("{{ 9**(9**9) }}", "it takes more than 1 s of computing, or too much memory"),
+        ("{% set a = 9 %}{{ a**(a**a) }}", "it takes more than 1 s of computing, or too much memory"),
+        ("{{ 'a' * 10**11 }}", r"it takes .*too much memory"),
+        ("{{ 'a' * 10**8 }}", r"it takes .*too much memory"),
+        (DOUBLING, r"it takes .*too much memory"),
+    ],
+    ids=["loops", "a constant", "a power", "a very long text", "a long text", "doubling"],
+)
+def test_chat_prompt__endless_computing_or_memory__ends_with_a_sentence(
+    template: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each range of a template is bounded, their product was not: `init` stood still for hours. Later, an expression
+    within one step of Python was not, nor was the memory that it took."""
+    monkeypatch.setattr("sfnode.training.chat._SECONDS_MAX", 1)
+    with pytest.raises(OperatorError, match=rf"cannot be used: {fault}\. Leave --chat out"):
+        chat_prompt(load_tokenizer(folder_with(tmp_path, template)), "{a}", None)

@@ -9,9 +9,9 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, model_folder as files, read_config
 from sfnode.training.conversion.gguf_header import check_header
-from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import narrowest, write_json_file, write_weights
 from sfnode.training.model import check_configs, loading
+from sfnode.training.resource_limits import allow
 
 _FLOAT_BYTES = 4  # of a weight in memory: fp32
 _HELD_TWICE = 2  # one tensor while it is copied; all of them where experts are gathered

@@ -13,8 +13,8 @@ from torch.torch_version import TorchVersion
 
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import model_folder
-from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import write_weights
+from sfnode.training.resource_limits import allow
 
 _TORCH_MIN = "2.6"  # earlier versions could be made to run code despite weights_only: CVE-2025-32434
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM
 
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, model_folder, read_config, weight_files
-from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import write_json_file, write_weights
 from sfnode.training.model import loading
+from sfnode.training.resource_limits import allow
 
 _WIDENED_MAX = 8  # times that the decoded weights may take of the files: 2 of 8 bits, 4 of 4
 _SLACK_BYTES = 1 << 24  # the header, the parts that are not weights
