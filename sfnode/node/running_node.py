@@ -149,6 +149,7 @@ class RunningNode:
 
         A worker that several nodes share finds the model itself, once for all of them.
         """
+        trainer.rows_sha256 = self.config.rows_sha256
         folder: Path | None = None
         model: Path | str | None = training.model
         if training.worker_socket is None or model is None:

@@ -1,6 +1,8 @@
 """Keeps a training worker busy for one node: sends it jobs and coefficients, and survives its crashes."""
 
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ from protocol.run import DATA_PRIVATE, SignedManifest
 from protocol.state import Coefficients
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter, counted
-from sfnode.storage import EvaluatedStep, evaluations
+from sfnode.storage import EvaluatedStep, evaluations, example_files
 from sfnode.worker.held_out_measuring import evaluated_step
 from sfnode.worker.noise_budget import NoiseBudget, PrivacyStatistics
 from sfnode.worker.supervisor import supervise
@@ -95,6 +97,8 @@ class Trainer:
         self._revision = 0
         self._old_rest_until_s = 0.0  # until then the worker keeps its old epochs
         self._has_fitted = False  # whether a session has been opened before
+        self.rows_sha256 = ""  # of the rows on which an epsilon counts; empty without noise
+        self._rows_seen: tuple[int, int] | None = None  # size and time of the private rows that a worker read last
         self.estimating: int | None = None  # the step in work, until the node has heard of its end
         self._served: trio.MemoryReceiveChannel[Job] | None = None  # by the worker that is there
 
@@ -170,6 +174,7 @@ class Trainer:
         except (OperatorError, WorkerMemoryError) as error:
             # What has been there once, room or a file, a new worker may find again.
             raise (WorkerError if self._has_fitted else OperatorError)(str(error)) from None
+        await self._look_at_rows()
         self._sent, self._shown, self._has_fitted, self._old_rest_until_s = set(), None, True, 0.0
         since_s, self.loading_since_s = self.loading_since_s, None
         seconds = 0.0 if since_s is None else trio.current_time() - since_s
@@ -180,6 +185,17 @@ class Trainer:
         if self._budget is not None:
             privacy = await self._budget.begin(opened.data_rows)
             self._reporter.event("privacy", privacy.in_words(), **asdict(privacy))
+
+    async def _look_at_rows(self) -> None:
+        """Report that private rows are others than a worker read before. WorkerError: an epsilon counts on those."""
+        if self._author is None or (data := self._config.data) is None:
+            return
+        before, self._rows_seen = self._rows_seen, _size_and_time(data)
+        text = f"{data} has changed since this node read it"
+        if self._budget is None and before not in (None, self._rows_seen):
+            self._reporter.event_at(logging.WARNING, "rows_changed", f"{text}: these count now", data=str(data))
+        elif self.rows_sha256 and await trio.to_thread.run_sync(example_files.sha256_of, data) != self.rows_sha256:
+            raise WorkerError(f"{text}, and its epsilon counts how often each row was used. Give the file as it was")
 
     async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
         if self._budget is not None and not await self._budget.admits((job.step, job.directions)):
@@ -253,3 +269,11 @@ class Trainer:
             self._sent.update(changed)
             self._unsent.difference_update(changed)
         return changed
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """Return what changes with a file's content, at no cost; zeros where the file is out of reach."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_size, found.st_mtime_ns
+    return 0, 0
