@@ -162,9 +162,9 @@ def load_shared(precision: str, folder: Path, device: torch.device, device_memor
 def check_head(shared: SharedModel) -> None:
     """Raise OperatorError unless base model plus head give the same logits as the whole model."""
     vocabulary = shared.model.config.get_text_config().vocab_size
-    tokens_NT = layer_probe.probe_tokens(shared.model, 2, 6)
+    tokens_NT = layer_probe.probe_tokens(shared.model)
     words = [3 % vocabulary, 5 % vocabulary, vocabulary - 1]
-    last_N = torch.tensor([5, 5], device=shared.device)
+    last_N = torch.full_like(tokens_NT[:, 0], tokens_NT.shape[1] - 1)
     try:
         ours = shared.label_logits(RowBatch(tokens=tokens_NT, last=last_N, labels=last_N), words)
     except torch.OutOfMemoryError:

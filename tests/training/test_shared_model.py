@@ -35,6 +35,16 @@ def manifest(shared: SharedModel) -> Manifest:
     return model_manifest(shared.model, [TensorGroup.LINEAR], directions=4, alpha_exp=-16)
 
 
+def test_shared_model__checks_of_a_loaded_model__pass_one_size_of_batch() -> None:
+    """Libraries keep kernels of each size of a 16-bit pass for good: 2.3 MB for SmolLM2-135M."""
+    model = tiny_opt()
+    seen: list[tuple[int, ...]] = []
+    embedding = model.get_input_embeddings()
+    embedding.register_forward_pre_hook(lambda _module, inputs: seen.append(tuple(inputs[0].shape)))
+    SharedModel(model)
+    assert len(seen) > 3 and len(set(seen)) == 1, set(seen)
+
+
 def open_session(shared: SharedModel, manifest: Manifest, folder: Path) -> Estimator:
     reviews = write_reviews(folder / "reviews.jsonl")
     return Estimator(shared, Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))

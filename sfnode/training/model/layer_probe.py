@@ -17,13 +17,13 @@ from transformers.pytorch_utils import Conv1D
 from protocol.errors import OperatorError, first_line
 
 _ROWS = 3  # odd, and different from the tokens, so that no transposed shape passes
-_TOKENS = 5
+_TOKENS = 5  # as 2 rows, in each check of a loaded model: libraries keep 2 MB of kernels for each size in 16 bits
 _IN_VAIN = 3  # keys and values lie between the queries and the layers after the attention
 _SAME = 0.05  # largest change, of the largest number, that counts as none: rounding, a norm's epsilon
 Shape = tuple[int, ...]
 
 
-def probe_tokens(model: PreTrainedModel, rows: int, tokens: int) -> Tensor:
+def probe_tokens(model: PreTrainedModel, rows: int = 2, tokens: int = _TOKENS) -> Tensor:
     """Return int64[rows, tokens] of ids in the vocabulary, different in every row, on the model's device."""
     vocabulary: int = model.config.get_text_config().vocab_size
     return (torch.arange(rows * tokens, device=model.device).view(rows, tokens) * 7 + 3) % vocabulary
@@ -117,7 +117,7 @@ def layers_read_at_last(model: PreTrainedModel) -> frozenset[nn.Module]:
     all other tokens of one row, which must not matter, and at the last token of another row, which must. It takes one
     pass over few tokens per layer, from the last layer back, until `_IN_VAIN` layers in a row fail.
     """
-    tokens = probe_tokens(model, 2, _TOKENS)
+    tokens = probe_tokens(model)
     before_2H, called = _last_hidden(model, tokens, None)
     found: list[nn.Module] = []
     in_vain = 0
@@ -166,7 +166,7 @@ def _last_hidden(
 @torch.inference_mode()
 def check_causal(model: PreTrainedModel) -> None:
     """Raise OperatorError where a token's hidden state depends on tokens that follow it: rows are padded at the end."""
-    tokens = probe_tokens(model, 2, _TOKENS)
+    tokens = probe_tokens(model)
     tokens[1, :2] = tokens[0, :2]
     with _named_errors(model):
         hidden_2TH = hidden_states(model, tokens)[:, :2].float()
@@ -192,10 +192,10 @@ def norm_at_the_end(model: PreTrainedModel) -> nn.Module | None:
 
     simple = [module for module in body_of(model).modules() if next(module.children(), None) is None]
     with _hooked(simple, note), _named_errors(model):
-        hidden_1TH = hidden_states(model, probe_tokens(model, 1, _TOKENS))
+        hidden_2TH = hidden_states(model, probe_tokens(model))
     with _named_errors(model):
         for module, x, y in reversed(called):
-            is_the_end = y.numel() == hidden_1TH.numel() and torch.equal(y.view_as(hidden_1TH), hidden_1TH)
+            is_the_end = y.numel() == hidden_2TH.numel() and torch.equal(y.view_as(hidden_2TH), hidden_2TH)
             if is_the_end and (module(2 * x) - y).abs().max() < _SAME * y.abs().max():
                 return module
     return None
