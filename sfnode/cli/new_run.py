@@ -154,7 +154,7 @@ def _check_numbers(path: Path, template: TaskTemplate) -> None:
 
 
 def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -> None:
-    """Warn of labels without rows, label words alike, and prompts cut at the start; the model takes ``positions``."""
+    """Warn of labels without rows, label words alike, and rows that are cut; the model takes ``positions``."""
     examples, room = data.examples, task.max_tokens - (data.judge.rule.tokens if data.judge else 0)
     labels = {example.label for example in examples}
     missing = [repr(word) for number, word in enumerate(task.label_words) if number not in labels]
@@ -167,11 +167,13 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
         text = "no one token sets the label words apart, so a run learns less from each row"
         click.echo(f"Warning: {text}: take words that all differ at one place, such as the first", err=True)
     if cut := sum(each.lost > 0 for each in examples):
-        text = f"{cut} of {len(examples)} prompts are cut to {room} tokens and lose their beginning"
+        is_text, lost = task.kind is TaskKind.COMPLETION, "the beginning of the prompt or the end of the completion"
+        what, lost = ("rows", lost) if is_text else ("prompts", "their beginning")
+        text = f"{cut} of {len(examples)} {what} are cut to {room} tokens and lose {lost}"
         fit = 8 * -(-(task.max_tokens + max(each.lost for each in examples)) // 8)
         tokens = min(fit, positions or fit)
         more = f"give --max-tokens {tokens}" if tokens > task.max_tokens else "the model takes no more: shorten them"
-        click.echo(f"Warning: {text}: {more}, or leave these prompts out", err=True)
+        click.echo(f"Warning: {text}: {more}, or leave these {what} out", err=True)
 
 
 def _say_start(found: "FoundBasis", task: TaskSpec) -> None:
@@ -182,8 +184,7 @@ def _say_start(found: "FoundBasis", task: TaskSpec) -> None:
     said = f"the model alone draws {len(drawn)} answers: mean reward {sum(rewards) / len(drawn):.2f}, "
     said += f"{sum(reward >= 1.0 for reward in rewards)} fully right, {sum(ended)} have ended; {shown}"
     click.echo(printable(said), err=True)
-    best = rewards[-1]
-    if best > rewards[0]:
+    if (best := rewards[-1]) > rewards[0]:
         return
     help_ = "let the rule ask for more" if best >= 1.0 else "let the rule reward what only some of them have"
     if best == 0.0 and not any(ended) and '"contains":' not in task.completion:

@@ -224,6 +224,17 @@ def test_init__long_texts__are_said_to_be_cut(tmp_path: Path) -> None:
         assert said in call("init", *DEMO, *given).stderr
 
 
+@pytest.mark.parametrize("long", ["sentence", "answer"])
+def test_init__long_prompts_or_completions__are_said_to_be_cut(long: str, tmp_path: Path) -> None:
+    """A fault once: responses lost their ends, and prompts before them their beginnings, without a word."""
+    rows = [{"sentence": "good", "answer": "yes"} | {long: "good " * (1 + 99 * at)} for at in (0, 1)]
+    (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = ("--template", "{sentence} It was", "--completion", " {answer}", "--max-tokens", 32)
+    outcome = call("init", *DEMO[:2], *task, "--plain", "--data", data, "--out", tmp_path / "a.run")
+    said = "Warning: 1 of 2 rows are cut to 32 tokens and lose the beginning of the prompt or the end of the completion"
+    assert f"{said}: give --max-tokens 64" in outcome.stderr
+
+
 def test_init__layers_that_cannot_be_trained__takes_a_line_for_all_of_a_kind(tmp_path: Path) -> None:
     """Of a state-space model of 24 layers, 120 lines told owners to leave out what was left out."""
     config = MambaConfig(hidden_size=32, num_hidden_layers=3, vocab_size=768, state_size=4)

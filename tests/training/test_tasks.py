@@ -168,6 +168,18 @@ def test_prompt__that_fits_exactly__is_not_called_cut(fields: Mapping[str, Any])
     assert [example.lost for example in found] == lost and any(lost) and not all(lost)
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 12), (12, 1), (6, 6)])
+def test_completion__too_long_at_either_end__is_called_cut(before: int, after: int) -> None:
+    """A fault once: `init` warned of label words' prompts only. Plain text loses none of its tokens."""
+    row = {"sentence": "very " * before, "response": "good " * after}
+    whole = before + after
+    for limit in range(4, 20):
+        (example,) = encoded(row, COMPLETION, template="{sentence}", completion=" {response}", max_tokens=limit)
+        is_whole = len(example.tokens) + len(example.candidates[0]) == whole
+        assert example.lost == max(0, whole - limit) and is_whole == (limit >= whole)
+    assert not any(each.lost for each in encoded({"text": "very " * 20}, TEXT, max_tokens=4))
+
+
 def test_label_words__one_token_each__rows_are_prompts_alone() -> None:
     assert encoder().label_tokens == (tokens("bad")[0], tokens("good")[0])
     assert encoded({"sentence": "film", "label": 1}) == [Example(tokens=tokens("film it was"), label=1)]
@@ -259,7 +271,8 @@ def test_choices__prompt_of_no_tokens__may_be_whole_sentences() -> None:
 )
 def test_completion__too_long__prompt_keeps_at_most_half(sentence: str, response: str, prompt: str, kept: str) -> None:
     (example,) = encoded({"sentence": sentence, "response": response}, COMPLETION, max_tokens=6)
-    assert example == Example(tokens=tokens(prompt), label=0, candidates=(tokens(kept),))
+    lost = len(f"{sentence} it {response}".split()) - 6
+    assert example == Example(tokens=tokens(prompt), label=0, candidates=(tokens(kept),), lost=max(0, lost))
 
 
 def test_text__longer_than_a_row__every_token_but_the_first_is_predicted_once() -> None:

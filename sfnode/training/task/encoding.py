@@ -35,7 +35,7 @@ class Example:
         candidates: texts that may follow; one for a completion, none where `TaskData.label_tokens` are set, or where
             the model writes answers.
         fields: names and values of the row's fields that a check of answers reads.
-        lost: how many tokens at its beginning the prompt has lost; not said of completions.
+        lost: how many tokens the prompt has lost at its beginning, and the completion after it at its end.
     """
 
     tokens: Tokens
@@ -168,10 +168,10 @@ class PromptEncoder:
         """Return a prompt with its completion, or, without a prompt, the pieces of the text."""
         text, limit = self._following(texts.following[0]), self._task.max_tokens
         body = self._encoded(texts.prompt)
+        spare = limit - len(self._prefix) - len(body)  # for what follows a whole prompt
         if self._task.template:
             # The completion loses its end if it is too long, but leaves the prompt's end up to half of the room.
-            prompt_tokens = min(len(self._prefix) + len(body), limit // 2)
-            pieces = [text[: limit - prompt_tokens]]
+            pieces = [text[: max(spare, limit - limit // 2)]]
         else:
             # Without a special prefix, a piece repeats the last token of the one before, which predicts the next.
             room, overlap = limit - len(self._prefix), 0 if self._prefix else 1
@@ -179,12 +179,10 @@ class PromptEncoder:
             pieces = [text[start : start + room] for start in starts]
         if not text or len(self._prefix) + len(body) + len(text) < 2:
             raise OperatorError(f"{where}: there is no token to predict: {self.template.wanted} must not be empty")
-        examples = []
-        for piece in pieces:
-            room = limit - len(self._prefix) - len(piece)
-            prompt = (*self._prefix, *(body[-room:] if room > 0 else ()))
-            examples.append(Example(tokens=prompt, label=0, candidates=(piece,)))
-        return tuple(examples)
+        lost = max(0, len(text) - spare) if self._task.template else 0
+        prompts = [(*self._prefix, *body[max(0, len(piece) - spare) :]) for piece in pieces]
+        pairs = zip(prompts, pieces, strict=True)
+        return tuple(Example(tokens=prompt, label=0, candidates=(piece,), lost=lost) for prompt, piece in pairs)
 
     def _label_words(self) -> tuple[Tokens, ...]:
         """Return the tokens of each label word as they follow a prompt; SPEC 5.5. OperatorError."""
