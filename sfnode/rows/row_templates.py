@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from unicodedata import normalize
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec, bounded_json, parse_reward, reward as rules
@@ -118,8 +119,8 @@ class TaskTemplate:
             listed = found.get(CHOICES_FIELD) if is_choice else self.words
             words = [str(word).strip() for word in listed] if isinstance(listed, list) else []
             text = str(label).strip()
-            if words.count(text) != 1:  # some labels differ in their case alone
-                words, text = [word.casefold() for word in words], text.casefold()
+            if words.count(text) != 1:  # some differ in their case alone; an accent may be a character of its own
+                *words, text = (normalize("NFC", each.casefold()).replace("\ufe0f", "") for each in (*words, text))
             if words.count(text) == 1:
                 found[LABEL_FIELD] = words.index(text)
             elif whole := _WHOLE.fullmatch(text):

@@ -59,6 +59,15 @@ def test_rows__labels_that_differ_in_case_or_are_digits__are_their_numbers_or_it
     assert [row["label"] for _, row in row_files.rows_of(path, texts.row_template)] == [2]  # type: ignore[index]
 
 
+def test_rows__labels_that_look_like_a_word_but_have_other_characters__are_its_number(tmp_path: Path) -> None:
+    """A fault once: 'négatif', in two characters for its é, was not one of the words 'négatif', 'positif'."""
+    (path := tmp_path / "rows.csv").write_text(
+        "sentence,label\na,ne\u0301gatif\nb,NE\u0301GATIF\nc,\u2764\ufe0f\n", "utf-8"
+    )
+    texts = TaskTexts(template="{sentence} Avis :", label_words=(" \u2764", " n\u00e9gatif"))
+    assert [row["label"] for _, row in row_files.rows_of(path, texts.row_template)] == [1, 1, 0]  # type: ignore[index]
+
+
 @pytest.mark.parametrize("numbers", ["1 2 4", "1.0 2.0 4.0", '"1" "2" "4"'])
 def test_rows__label_words_that_are_numbers__are_meant_by_numbers_in_every_file_of_people(
     numbers: str, tmp_path: Path
