@@ -38,7 +38,7 @@ from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
 _TASK = example_files.EMBEDDED + demo.DATA_NAME
-_PRINT_S = 2.0
+_PRINT_S, _AGAIN_S = 2.0, 30.0  # between lines, and before the same ones again
 _SHOWN_MAX = 12  # nodes that a line of progress names
 _STEPS_IN_WORDS = f"{demo.STEPS}, and {RewardOptions.usual_steps} with --reward"
 
@@ -213,14 +213,14 @@ def _steps(nodes: Sequence[LocalNode]) -> str:
     if len(nodes) <= _SHOWN_MAX:
         return ", ".join(f"{name} {step}" for name, step in steps.items())
     made = [step for step in steps.values() if isinstance(step, int)]
-    return f"{len(made)} of {len(nodes)} nodes at {min(made, default=0)} to {max(made, default=0)}"
+    return f"{len(made)} of {len(nodes)} nodes have started, at {min(made, default=0)} to {max(made, default=0)}"
 
 
 class _View:
     """Shows the network on stderr while it works: a live table on a terminal, else a line every few seconds."""
 
     def __init__(self, quality: Quality) -> None:
-        self._printed, self._quality = 0.0, quality
+        self._printed, self._lines, self._quality = 0.0, tuple[str, ...](), quality
         self._table = _table((), quality)
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, refresh_per_second=2) if self._console.is_terminal else None
@@ -246,8 +246,8 @@ class _View:
     def _say(self, *lines: str, below_table: Sequence[str]) -> None:
         if self._live:
             self._live.update(Group(self._table, *below_table))
-        elif time.monotonic() - self._printed >= _PRINT_S:
-            self._printed = time.monotonic()
+        elif time.monotonic() - self._printed >= (_AGAIN_S if lines == self._lines else _PRINT_S):
+            self._printed, self._lines = time.monotonic(), lines
             click.echo("\n".join(lines), err=True)
 
     def show_member(self, done: int, total: int) -> None:

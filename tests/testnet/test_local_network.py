@@ -124,7 +124,20 @@ def test_view__many_nodes__are_one_short_line(capsys: pytest.CaptureFixture[str]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sfnode.cli.testnet._table", lambda *_: None)
         view.show(nodes)
-    assert capsys.readouterr().err == "steps: 62 of 64 nodes at 0 to 61; loss 0.500\n"
+    assert capsys.readouterr().err == "steps: 62 of 64 nodes have started, at 0 to 61; loss 0.500\n"
+
+
+def test_view__nothing_new__is_not_said_every_two_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While 64 nodes started, a file got the same line 60 times."""
+    now = 100.0
+    monkeypatch.setattr("sfnode.cli.testnet.time.monotonic", lambda: now)
+    view, said = _View(Quality(is_reward=False)), []
+    for now, rows in ((100.0, 1), (103.0, 1), (106.0, 1), (109.0, 2), (112.0, 2), (140.0, 2)):  # noqa: B007
+        view.show_rows(rows, 9)
+        said.append(capsys.readouterr().err.partition(": ")[2].strip())
+    assert said == ["1 of 9 rows", "", "", "2 of 9 rows", "", "2 of 9 rows"]
 
 
 async def test_testnet__time_is_up_while_a_node_starts__says_so(tmp_path: Path, autojump_clock: MockClock) -> None:
