@@ -10,7 +10,9 @@ Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from statistics import median
 
 import numpy as np
 import torch
@@ -19,7 +21,7 @@ from torch import Tensor
 
 from protocol.errors import NumericError, OperatorError
 from protocol.state import Int64Array
-from protocol.subspace import Bases
+from protocol.subspace import Bases, drawn_examples
 from sfnode.quality_figures import SAMPLE_CHARACTERS, AnswerSpread, SampleAnswer
 from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.dense_estimate import dense_terms, mean_gradient
@@ -30,6 +32,10 @@ from sfnode.worker_protocol import ANSWER_TOKENS_AT_ONCE, Evaluated
 
 _SPREAD_LEAST = 0.1  # SPEC 5.7
 _SAMPLES_KEPT = 3  # of an evaluation, for people to read
+_PROMPTS_AT_ONCE = 32  # so that progress shows
+_FEW_TOKENS = 5  # of an answer whose first token says which, with the one that ends it
+
+Drawn = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
 
 
 def judge_of(data: TaskData) -> AnswerJudge:
@@ -122,6 +128,37 @@ def checked_answers(judge: AnswerJudge, examples: Sequence[Example], written: An
         text = judge.text(tokens)
         found.append((text.strip(), judge.reward(text, has_ended, examples[number // copies].fields)))
     return found
+
+
+def draw_answers(
+    shared: SharedModel, data: TaskData, prompts: Sequence[Example], on_progress: Callable[[int, int], None]
+) -> tuple[TaskData, list[Drawn]]:
+    """Return ``data`` with these prompts and an answer of the model's own to each, before a run, and what they get.
+
+    Writing an answer and looking at it, which follows, count as one example each.
+    """
+    judge, writer = judge_of(data), writer_of(shared, data, {})
+    draws = drawn_examples.answer_draws(0, len(prompts), judge.rule.tokens)[:, None]
+    examples: list[Example] = []
+    drawn: list[Drawn] = []
+    for first in range(0, len(prompts), _PROMPTS_AT_ONCE):
+        part = prompts[first : first + _PROMPTS_AT_ONCE]
+        written = writer.write([example.tokens for example in part], draws[first : first + len(part)])
+        examples += [replace(each, candidates=(tokens,)) for each, tokens in zip(part, written.tokens, strict=True)]
+        checked = checked_answers(judge, part, written)
+        drawn += [(*each, ended) for each, ended in zip(checked, written.has_ended, strict=True)]
+        on_progress(len(examples), 2 * len(prompts))
+    return replace(data, examples=tuple(examples)), drawn
+
+
+def begins_apart(examples: Sequence[Example], drawn: Sequence[Drawn]) -> bool:
+    """Return whether the drawn answers that got most have few tokens, so that the first decides; so if none got any.
+
+    A date or a list is written token by token, however short it is: docs/decisions/0035-rewards.md
+    """
+    most = max((reward for _, reward, _ in drawn), default=0.0)
+    tokens = [len(each.candidates[0]) for each, (_, got, _) in zip(examples, drawn, strict=True) if got >= most / 2]
+    return most <= 0.0 or median(tokens) <= _FEW_TOKENS
 
 
 def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[tuple[int, Sequence[Example]]]:

@@ -199,29 +199,25 @@ def test_init__name_in_another_encoding__is_to_be_renamed(option: str, tmp_path:
     if option == "--model":
         given: tuple[object, ...] = (option, shutil.copytree(demo.model_folder(), name), "--private-data")
     else:
-        given = (*DEMO[:2], option, shutil.copyfile(some_reviews(tmp_path, 2), name))
+        given = (*DEMO[:2], option, some_reviews(tmp_path, 2).rename(name))
     texts = ("--template", "{sentence} It was", "--labels", " no, yes", "--plain", "--out", tmp_path / "a.run")
     outcome = call("init", *given, *texts)
     assert outcome.code != 0 and "the name is not UTF-8, in which a manifest is written: rename it" in outcome.stderr
 
 
-def test_init__texts_a_little_too_long__are_given_the_number_that_fits_them(tmp_path: Path) -> None:
-    """A fault once: it advised twice the number, whatever the rows had; each token costs its part of a pass."""
-    rows = [{"sentence": "good " * (9 + 9 * at), "label": at} for at in (0, 1)]
-    (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for tokens, advised in ((24, 40), (40, 0)):
-        given = ("--plain", "--max-tokens", tokens, "--data", data, "--out", tmp_path / f"{tokens}.run")
-        said = call("init", *DEMO, *given).stderr
-        assert (f"give --max-tokens {advised}, or" in said) if advised else ("--max-tokens" not in said)
-
-
 def test_init__long_texts__are_said_to_be_cut(tmp_path: Path) -> None:
-    rows = [{"sentence": "good " * (1 + 999 * at), "label": at} for at in (0, 1)]
-    (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for tokens, advice in ((32, "give --max-tokens 64"), (64, "the model takes no more")):  # 128 would be refused
-        given = ("--plain", "--max-tokens", tokens, "--data", data, "--out", tmp_path / f"{tokens}.run")
-        said = f"Warning: 1 of 2 prompts are cut to {tokens} tokens and lose their beginning: {advice}"
-        assert said in call("init", *DEMO, *given).stderr
+    """A fault once: it advised twice the number, whatever the rows had; each token costs its part of a pass."""
+    for times, tokens, advice in (
+        (999, 32, "give --max-tokens 64"),
+        (999, 64, "the model takes no more"),
+        (17, 24, 40),
+    ):
+        rows = [{"sentence": "good " * (1 + times * at), "label": at} for at in (0, 1)]
+        (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        given = ("--plain", "--max-tokens", tokens, "--data", data, "--out", tmp_path / f"{times}-{tokens}.run")
+        said = f"Warning: 1 of 2 prompts are cut to {tokens} tokens and lose their beginning: "
+        more = f"give --max-tokens {advice}, or" if advice == 40 else advice
+        assert f"{said}{more}" in call("init", *DEMO, *given).stderr
 
 
 @pytest.mark.parametrize("long", ["sentence", "answer"])

@@ -37,7 +37,7 @@ from sfnode.training.calibration.example_passes import look_at
 from sfnode.training.dense_estimate import dense_terms, mean_gradient, row_gradients
 from sfnode.training.estimator import DenseMeasure, Estimator
 from sfnode.training.model.tensor_groups import attach, trainable_tensors
-from sfnode.training.reward_estimate import judge_of, likeliest_answers, reward_gradient
+from sfnode.training.reward_estimate import begins_apart, judge_of, likeliest_answers, reward_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.candidates import batch_of
@@ -166,10 +166,15 @@ def test_calibrate__questions__makes_a_basis_from_the_models_own_answers() -> No
     assert bases.manifest.tensors
 
 
-@pytest.mark.parametrize("tokens", [16, 17])
-def test_calibrate__answers_of_at_most_16_tokens__v_has_length_one_at_the_token_where_they_begin(tokens: int) -> None:
-    """Where V was found at all tokens alike, what tells prompts apart was lost: runs ended at one answer to all."""
-    shared, data = SharedModel(tiny_llama()), some_questions(tokens=tokens)
+@pytest.mark.parametrize(("tokens", "check"), [(16, {"exact": "x"}), (17, {"exact": "x"}), (16, CHECK)])
+def test_calibrate__short_answers_that_begin_apart__v_has_length_one_at_the_token_where_they_begin(
+    tokens: int, check: Any
+) -> None:
+    """Where V was found at all tokens alike, what tells prompts apart was lost: runs ended at one answer to all.
+
+    Answers that go on to "good" and get something for it are not told apart by their first token.
+    """
+    shared, data = SharedModel(tiny_llama()), some_questions(check=check, tokens=tokens)
     bases, _ = dense_bases(shared, data)
     begun = replace(data, examples=tuple(replace(each, candidates=((1,),)) for each in data.examples))
     look = look_at(shared, bases.manifest.tensors, begun, lambda _done, _all: None)
@@ -178,7 +183,7 @@ def test_calibrate__answers_of_at_most_16_tokens__v_has_length_one_at_the_token_
         for x, (_, v) in zip(look.inputs, shared.bases(bases, 0), strict=True)
         if v is not None
     ]
-    assert (max(lengths) < 1.05) == (tokens == 16)  # V is rounded to bytes
+    assert (max(lengths) < 1.05) == (tokens == 16 and check != CHECK)  # V is rounded to bytes
 
 
 def reward_session(shared: SharedModel, data: TaskData, rate: float) -> tuple[Estimator, Coefficients]:
@@ -311,3 +316,19 @@ def test_estimate__private_prompts_of_an_author__each_has_its_turn(monkeypatch: 
     for step in range(20 * SAMPLES // 8):
         node.estimate(99, step)
     assert sorted(each.tokens for each in asked) == sorted(each.tokens for each in data.examples)
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([(2, 1.0), (3, 1.0), (16, 0.2), (16, 0.2), (16, 0.2)], True),  # "yes", and sentences that hold it
+        ([(11, 1.0), (11, 0.5), (16, 0.2), (5, 0.0), (2, 0.2)], False),  # a date, written digit by digit
+        ([(16, 0.0), (12, 0.0)], True),  # nothing to tell by
+    ],
+)
+def test_begins_apart__few_tokens_in_the_answers_that_got_most__the_first_decides(
+    answers: list[tuple[int, float]], expected: bool
+) -> None:
+    """Dates were learnt as if their first digit decided: 7.8 % right after 768 answers, from 3.9."""
+    examples = [Example(tokens=(1,), label=0, candidates=((7,) * tokens,)) for tokens, _ in answers]
+    assert begins_apart(examples, [("", reward, True) for _, reward in answers]) == expected

@@ -13,7 +13,8 @@ words), for texts where the model is now. The largest eigenvalue of all layers' 
 curvature by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels
 that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss.
 
-What the kind of task decides, at most (short: of 16 tokens or fewer; `suited_rate` may still change the rate):
+What the kind of task decides, at most (short: of 16 tokens or fewer, and answers that got most of 5 or fewer;
+`suited_rate` may still change the rate):
 
     task                  examples     U                         V of        rate  noise rows
     label words           256 rows     contrasts, measured path  all tokens  1     64; as below without a path
@@ -34,14 +35,14 @@ from torch import Tensor, nn
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
-from protocol.subspace import Basis, BasisContent, Int8Array, drawn_examples, words
+from protocol.subspace import Basis, BasisContent, Int8Array, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
 from sfnode.training.calibration.learning_rate import Progress, suited_rate, trial_passes
 from sfnode.training.calibration.measured_path import measured_sides
 from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.dense_estimate import contrasts
-from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
+from sfnode.training.reward_estimate import Drawn, begins_apart, draw_answers
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 
@@ -50,7 +51,6 @@ RATE = 1.5
 _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
 _FEW_NOISE_ROWS = 64  # with a measured path, or a lowered rate: fewer let a lone author leap
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards; twice as many with short answers
-_PROMPTS_AT_ONCE = 32  # so that progress shows
 EXAMPLES = 256
 _PATH_EXAMPLES = 64  # that the path of a move is measured with
 EXAMPLES_MIN = 32  # fewer say too little about the inputs to come
@@ -68,8 +68,6 @@ _RIDGE = 0.003  # of the sum of all eigenvalues but the first, which is that of 
 _LEVELS_OF_RMS = {2: 0.6, 4: 1.5, 8: 16.0}
 _LENGTH_MAX = 1.4  # of a message, in medians: what the most lopsided rows need
 _TINY = 1e-12
-
-Drawn = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +110,15 @@ def calibrate(
         raise OperatorError("the choices of each row are all alike, so they teach nothing: give different ones")
     drawn, is_short = list[Drawn](), _is_short(data)
     if data.judge is not None:
-        data, drawn = _answered(shared, data, 2 * _PROMPTS if is_short else _PROMPTS, on_progress)
+        chosen = spread_out(data.examples, 2 * _PROMPTS if is_short else _PROMPTS)
+        data, drawn = draw_answers(shared, data, chosen, on_progress)
+        is_short = is_short and begins_apart(data.examples, drawn)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(writers_of(shared, tensors), has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
     data, path = replace(data, examples=tuple(examples)), spread_out(examples, _PATH_EXAMPLES) if labels else []
-    looked = len(drawn) + len(examples) + len(path)
-    total = looked + trial_passes(data)
+    total = (looked := len(drawn) + len(examples) + len(path)) + trial_passes(data)
     look = look_at(shared, moving, data, lambda more, _: on_progress(len(drawn) + more, total))
     # The basis: V of each layer, then U, as the file holds them.
     target_Hr = _target(shared, data.label_tokens, look, _SHORT_CORE_ROWS if is_short else _CORE_ROWS)
@@ -142,8 +141,7 @@ def calibrate(
     clip = (1 << bits - 1) - 1
     size = 1.0 if labels else look.size  # with candidates, gradients are measured for a stream of size one
     rate = RATE / max(gradients.curvature(), _TINY) / size
-    if data.judge is not None:
-        rate *= _SHORT_SHARE if is_short else _LONG_SHARE
+    rate *= 1.0 if data.judge is None else _SHORT_SHARE if is_short else _LONG_SHARE
     rate, share, rows = suited_rate(
         shared, moving, content, data, (rate, size), lambda more, all_: on_progress(looked + more, looked + all_)
     )
@@ -182,26 +180,6 @@ def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
     """Return at most ``most`` of the examples, evenly spread: they are often sorted by label or length."""
     count = min(most, len(examples))
     return [examples[number * len(examples) // count] for number in range(count)]
-
-
-def _answered(shared: SharedModel, data: TaskData, most: int, on_progress: Progress) -> tuple[TaskData, list[Drawn]]:
-    """Return the data with an answer of the model's own after at most ``most`` of the prompts, and these answers.
-
-    Writing an answer and looking at it count as one example each.
-    """
-    chosen, judge = spread_out(data.examples, most), judge_of(data)
-    draws = drawn_examples.answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
-    writer = writer_of(shared, data, {})
-    examples: list[Example] = []
-    drawn: list[Drawn] = []
-    for first in range(0, len(chosen), _PROMPTS_AT_ONCE):
-        part = chosen[first : first + _PROMPTS_AT_ONCE]
-        written = writer.write([example.tokens for example in part], draws[first : first + len(part)])
-        examples += [replace(each, candidates=(tokens,)) for each, tokens in zip(part, written.tokens, strict=True)]
-        checked = checked_answers(judge, part, written)
-        drawn += [(*each, ended) for each, ended in zip(checked, written.has_ended, strict=True)]
-        on_progress(len(examples), 2 * len(chosen))
-    return replace(data, examples=tuple(examples)), drawn
 
 
 def _target(shared: SharedModel, label_tokens: Sequence[int], look: Look, most: int) -> Tensor:
