@@ -51,6 +51,7 @@ class AnswerWriter:
     Args:
         names: weights of the layers that a listener hears. OperatorError: one of them is not linear.
         stops: further tokens that end an answer; the model's configuration names some itself.
+        least: tokens less likely than this share of the likeliest one are not drawn (min-p: Nguyen et al. 2024).
     """
 
     def __init__(
@@ -61,9 +62,10 @@ class AnswerWriter:
         *,
         stops: Iterable[int],
         tokens_max: int,
+        least: float = 0.0,
     ) -> None:
         self.passes = passes_of(shared, terms, names)
-        self._shared, self._tokens_max = shared, tokens_max
+        self._shared, self._tokens_max, self._least = shared, tokens_max, least
         self._stops_S = torch.tensor(sorted(stop_tokens(shared, stops)), dtype=torch.int64, device=shared.device)
 
     @torch.inference_mode()
@@ -89,6 +91,8 @@ class AnswerWriter:
                 token_N = logits_NV.argmax(dim=1)
             else:
                 likely_NV = logits_NV.softmax(dim=1)
+                likely_NV *= likely_NV >= self._least * likely_NV.amax(dim=1, keepdim=True)
+                likely_NV /= likely_NV.sum(dim=1, keepdim=True)
                 sums_NV = likely_NV.cumsum(dim=1)
                 wanted_N = drawn[:, place] * sums_NV[:, -1]
                 found_N = torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0]

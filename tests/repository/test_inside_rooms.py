@@ -13,7 +13,7 @@ from tests.repository.inside_rooms import Inside, measure
 AT_MOST: Final = {
     "lines": 43_082,  # tables and timelines at the hardest places; a process for chat templates; less elsewhere
     "exported_names": 450,  # `Life`: commands and the Python API end nodes alike
-    "init_lines": 509,  # Basis; five of them for each face that imports late, so that commands start at once
+    "init_lines": 511,  # Basis; five of them for each face that imports late, so that commands start at once
     "import_share": 7.99,  # four import lines more, for files split at what people look for, of 115 lines fewer
     "small_helpers_per_kloc": 0.3,
     "dataclasses_per_kloc": 5.94,  # as many as before, on fewer lines

@@ -67,14 +67,22 @@ def test_write_answers__draws__same_answers_with_and_without_a_cache(make: Any) 
     assert len(set(cached.tokens)) > 6  # answers to one prompt differ
 
 
-def test_write_answers__many_draws__come_as_often_as_the_model_thinks() -> None:
+@pytest.mark.parametrize("least", [0.0, 0.9])
+def test_write_answers__many_draws__come_as_often_as_the_model_thinks(least: float) -> None:
+    """Tokens less likely than a share of the likeliest one never come, and the listener hears so."""
     shared, copies = endless(tiny_llama), 4_000
     draws = answer_draws(1, copies, 1).reshape(1, copies, 1)
-    found = AnswerWriter(shared, {}, stops=(), tokens_max=1).write(PROMPTS[:1], draws)
+    heard: list[torch.Tensor] = []
+    writer = AnswerWriter(shared, {}, stops=(), tokens_max=1, least=least)
+    found = writer.write(PROMPTS[:1], draws, lambda likely_NV, *_: heard.append(likely_NV))
     counts = np.bincount([answer[0] for answer in found.tokens], minlength=VOCABULARY)
     model: Any = shared.model
-    expected = model(input_ids=torch.tensor([PROMPTS[0]])).logits[0, -1].softmax(dim=0).numpy()
+    expected = model(input_ids=torch.tensor([PROMPTS[0]])).logits[0, -1].softmax(dim=0).detach().numpy()
+    expected = np.where(expected >= least * expected.max(), expected, 0.0)
+    expected /= expected.sum()
+    assert (expected == 0.0).any() == (least > 0.0)
     assert np.abs(counts / copies - expected).max() < 4 * 0.5 / np.sqrt(copies)
+    assert np.allclose(heard[0][0].numpy(), expected, atol=1e-6) and not counts[expected == 0.0].any()
 
 
 @every_kind

@@ -25,7 +25,9 @@ def test_training__torch_is_loaded__its_threads_sleep_at_barriers_unless_told_ot
 
 
 @pytest.mark.parametrize(("asked", "found"), [(None, "128"), ("7", "7")])
-def test_training__bf16_kernels_for_many_sizes__few_are_kept_unless_told_otherwise(asked: str | None, found: str) -> None:
+def test_training__bf16_kernels_for_many_sizes__few_are_kept_unless_told_otherwise(
+    asked: str | None, found: str
+) -> None:
     """A worker grew by 2.4 MB for good with each new width of a batch; half of that is the libraries' own affair."""
     name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
     environment = {each: value for each, value in os.environ.items() if each != name} | ({name: asked} if asked else {})
