@@ -30,7 +30,7 @@ _TEMPLATE_BYTES_MAX = 1 << 20
 _SECONDS_MAX = 10  # of computing; usual templates take milliseconds
 _WAIT_S = 600.0  # on a busy machine
 _WORDS = "WHAT-THE-USER-SAYS"  # stands for the prompt, whose fields a template of chats must not see
-_WRONG = (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError, AttributeError)
+_WRONG = (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, SyntaxError, AttributeError)
 _LEAVE_OUT = "Leave --chat out, or write the words around the prompt into --template and add --no-chat"
 
 

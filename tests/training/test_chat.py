@@ -67,6 +67,7 @@ def test_chat_prompt__not_wanted_or_none_there__is_the_prompt(
         ("{{ raise_exception('a system message is needed') }}", "cannot be used: a system message is needed"),
         ("{{ messages[0].content | dictsort }}", "cannot be used: 'str' object has no attribute 'items'"),
         ("{% if %}", "cannot be used: "),
+        ("{% for _ in '1' %}" * 25 + "{% endfor %}" * 25, "cannot be used: too many statically nested blocks"),
         ("{{ messages[0].content }}{{ messages[0].content }}", "it puts the user's words in 2 places"),
         ("hello", "it puts the user's words in 0 places"),
     ],
