@@ -115,9 +115,9 @@ async def join(
         # What else this program holds is not the node's: by the process's memory it would let nobody in.
         memory = replace(config.network.memory, look=unknown_bytes)
         config = replace(config, network=replace(config.network, memory=memory))
-        life.enter(config.data_dir)
         daemon = Daemon(config, reporter)
         with config.data_dir.identity.in_use():
+            life.announce(config.data_dir)
             async with trio.open_nursery() as nursery:
                 addresses = await nursery.start(run_to_end)
                 has_begun = True

@@ -22,19 +22,17 @@ class Life:
         self._start = contextlib.ExitStack()
 
     def announce(self, data_dir: DataDirectory) -> None:
-        """Enter a directory once it is claimed, and show that a node starts there, until `begin`. OperatorError."""
-        if self._data_dir is None and not data_dir.is_locked():
-            self._start.callback(os.close, data_dir.lock_start())
-            self.enter(data_dir)
+        """Show until `begin` that a node starts in this directory, which is claimed; its end is recorded there.
 
-    def enter(self, data_dir: DataDirectory) -> None:
-        """Record the end there, and forget a request to stop an earlier life, unless another node runs there.
-
-        Raises OperatorError.
+        Forgets a request to stop an earlier life. Does nothing where a node runs. OperatorError: one starts there.
         """
-        self._data_dir = None if data_dir.is_locked() else data_dir
-        if self._data_dir is not None:
-            data_dir.control.forget_stop()
+        if self._data_dir is not None or data_dir.is_locked():
+            return
+        with contextlib.ExitStack() as start:
+            start.callback(os.close, data_dir.lock_start())
+            if not data_dir.is_locked():  # none has begun since the last look
+                data_dir.control.forget_stop()
+                self._data_dir, self._start = data_dir, start.pop_all()
 
     def begin(self) -> None:
         """Note that the node runs, and so has not ended in good order yet. Raises OperatorError."""
