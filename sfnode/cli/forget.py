@@ -31,7 +31,7 @@ def forget(data_dir: DataDirectory, is_agreed: bool) -> None:
     with suppress(OperatorError):
         manifest = data_dir.signed_manifest().manifest
         run = f"{manifest.name!r} ({manifest.run_id.hex()[:16]})"
-    if data_dir.is_locked():
+    if data_dir.is_in_use():
         raise OperatorError(f"a node runs on {data_dir}. First: {pasteable('sfnode stop --data-dir', data_dir)}")
     own, others = data_dir.entries()
     taken = disk.bytes_below(data_dir.path)

@@ -49,7 +49,7 @@ def _row(node: DataDirectory) -> dict[str, str]:
 
 
 def _state(node: DataDirectory) -> str:
-    if node.is_locked() or node.starting_s() is not None:
+    if node.is_in_use():
         status = read_status(node)
         return ", ".join(text for text in (StatusWords(status).stage, health_of(status)[1]) if text)
     paused = "paused, " if node.control.is_paused() else ""

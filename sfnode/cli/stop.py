@@ -21,12 +21,12 @@ def stop(data_dir: DataDirectory, wait: int) -> None:
     \b
     Example: sfnode stop my-run
     """
-    if not _is_up(data_dir):
+    if not data_dir.is_in_use():
         data_dir.check_is_node()
         raise OperatorError(f"no node runs on {data_dir}: there is nothing to stop")
     started = time.monotonic()
     data_dir.control.ask_to_stop()
-    while _is_up(data_dir):
+    while data_dir.is_in_use():
         if time.monotonic() - started > wait:
             raise OperatorError(
                 f"the node on {data_dir} has not ended within {wait} s. It is still asked to; look at its log, and "
@@ -37,7 +37,3 @@ def stop(data_dir: DataDirectory, wait: int) -> None:
     seconds = round(time.monotonic() - started, 1)
     text = f"stopped after {seconds} s\nnext     {pasteable('sfnode start --data-dir', data_dir)}"
     print_result({"stopped": True, "seconds": seconds}, text)
-
-
-def _is_up(data_dir: DataDirectory) -> bool:
-    return data_dir.starting_s() is not None or data_dir.is_locked()

@@ -128,6 +128,7 @@ class DataDirectory(ExclusiveFolder):
         lock = self.lock()
         folders = [path for path in self.entries()[0] if path.is_dir() and not path.is_symlink()]
         try:
+            os.close(self.lock_start())  # none may start, either
             with os_errors(f"remove {self}"):
                 for folder in folders:
                     shutil.rmtree(folder)

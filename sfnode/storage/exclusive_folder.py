@@ -140,6 +140,10 @@ class ExclusiveFolder:
             return max(0.0, age_s) if self.is_locked(START_FILE) else None
         return None
 
+    def is_in_use(self) -> bool:
+        """Return whether a node starts in the folder, or holds it."""
+        return self.starting_s() is not None or self.is_locked()
+
     def is_locked(self, name: str = LOCK_FILE) -> bool:
         """Return whether a node holds the folder now."""
         try:

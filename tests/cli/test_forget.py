@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.cli import cli
 from sfnode.storage.data_directory import DataDirectory
@@ -68,12 +70,18 @@ def test_forget__nobody_can_be_asked__removes_nothing(node: DataDirectory) -> No
     assert code == 1 and "--yes is missing" in output and node.manifest_file.exists()
 
 
-def test_forget__node_runs__is_refused_with_the_command_that_stops_it(node: DataDirectory) -> None:
-    lock = node.lock()
+@pytest.mark.parametrize("lock", [DataDirectory.lock, DataDirectory.lock_start])
+def test_forget__node_runs_or_starts__is_refused_with_the_command_that_stops_it(
+    lock: Callable[[DataDirectory], int], node: DataDirectory
+) -> None:
+    """The folder of a node that looked for its key went, and then its key with it."""
+    held = lock(node)
     try:
         code, output = forget(node, "--yes")
+        with pytest.raises(OperatorError, match="in use by another sfnode"):  # one that began after the question
+            node.remove()
     finally:
-        os.close(lock)
+        os.close(held)
     assert code == 1 and f"sfnode stop --data-dir {node}" in output and node.manifest_file.exists()
 
 
