@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from tempfile import gettempdir
 
 import click
 from click.core import ParameterSource
@@ -101,8 +102,9 @@ def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory)
     ``given``: the settings that were typed, which stay as they are.
     """
     held = {key: value for key, value in read_settings(data_dir).items() if key not in given}
-    if (socket := held.get(_SOCKET)) and not disk.from_home(str(socket)).parent.exists():
-        del held[_SOCKET]  # an ended testnet's, which takes its folder along: the node starts a worker of its own
+    folder = disk.from_home(str(held.get(_SOCKET, os.sep))).parent
+    if not os.path.exists(folder) and folder.is_relative_to(gettempdir()):
+        del held[_SOCKET]  # an ended testnet's, which took its folder along: the node starts a worker of its own
     completed = with_values(options, {_field(key): value for key, value in held.items()})
     values = values_of(completed)
 

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -78,9 +79,10 @@ def test_recall__worker_socket_of_an_ended_testnet__is_left_out_for_a_worker_of_
     directory: Path, tmp_path: Path
 ) -> None:
     """A fault once: a testnet's node that was started anew looked for the testnet's worker for ever, and measured
-    nothing. A worker of the operator's own that is not up yet is waited for."""
-    for folder, expected in ((tmp_path / "gone", None), (tmp_path, tmp_path / "worker.sock")):
+    nothing. A worker of the operator's own that is not up yet is waited for, though its folder comes with it."""
+    for folder, is_kept in ((Path(gettempdir(), "gone"), False), (tmp_path, True), (Path("/run/not-yet-there"), True)):
         written(directory, f'worker-socket = "{folder / "worker.sock"}"\n')
+        expected = folder / "worker.sock" if is_kept else None
         assert recall(NOTHING, frozenset(), DataDirectory(directory)).options.training.worker_socket == expected
 
 
