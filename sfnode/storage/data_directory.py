@@ -28,7 +28,7 @@ NODE_FILE = "node.toml"
 _RESERVED_FILE = "reserved_step"
 _EVALUATIONS_FILE = "evaluations.json"
 _GAIN_FILE = "gain.json"
-_END_FILE = "end.json"
+END_FILE = "end.json"
 _INVITED_FILE = "invited.json"
 STAGED = re.compile(r"\.import-[a-z0-9_]{8}$")  # at the end of a directory's name: `log import` is making it
 _TEMPORARY = re.compile(r".+\.[0-9a-f]{16}\.tmp")  # `disk.write_durably` is writing it, or was killed
@@ -57,7 +57,7 @@ class DataDirectory(ExclusiveFolder):
     """
 
     marks = frozenset((IDENTITY_FILE, MANIFEST_FILE))
-    own_files = marks | {LOCK_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE, BASIS_FILE}
+    own_files = marks | {LOCK_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, END_FILE, BASIS_FILE}
     own_files |= {START_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE, _RESERVED_FILE}
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class DataDirectory(ExclusiveFolder):
         self.basis = StoredBasis(path)
         self.evaluations = EvaluationsFile(path / _EVALUATIONS_FILE)
         self.gain = GainFile(path / _GAIN_FILE)
-        self.end = EndFile(path / _END_FILE)
+        self.end = EndFile(path / END_FILE)
         self.invited = InvitedFile(path / _INVITED_FILE)
 
     @property

@@ -18,7 +18,7 @@ from protocol.errors import Ignore, IgnoreReason, OperatorError, OtherReleaseErr
 from protocol.ledger import Ledger
 from protocol.run import Manifest, SignedManifest
 from protocol.state import Replica
-from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, STAGED, DataDirectory
+from sfnode.storage.data_directory import END_FILE, LEDGER_FILE, MANIFEST_FILE, STAGED, DataDirectory
 from sfnode.storage.disk import opened_file, os_errors, read_bytes, sync_folder, write_new
 from sfnode.storage.exclusive_folder import LOCK_FILE, START_FILE
 from sfnode.storage.key_file import IDENTITY_FILE
@@ -26,8 +26,8 @@ from sfnode.storage.record_store import Store
 from sfnode.storage.stored_basis import read_bases
 
 LogProgress = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
-# What a new data directory may contain already: a key that is to be kept, the lock next to it, and what a volume has.
-_MAY_LIE_THERE = frozenset({IDENTITY_FILE, LOCK_FILE, START_FILE, "lost+found"})
+# What a new data directory may contain already: a key that is to be kept, what a start left, and what a volume has.
+_MAY_LIE_THERE = frozenset({IDENTITY_FILE, LOCK_FILE, START_FILE, END_FILE, "lost+found"})
 _STAGED_FILES = (MANIFEST_FILE, LEDGER_FILE, "basis", LOCK_FILE)  # and additional files of SQLite
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
+from sfnode.node import Life
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.log_export_import import import_log
 from sfnode.storage.record_store import Store
@@ -78,3 +79,12 @@ def test_log_verify__ledger_without_records__says_that_it_checked_none(tmp_path:
     directory = make_directory(tmp_path / "node", [], SIGNED)
     assert "ok            yes, but there is no record to check" in call("log", "verify", directory).stdout
     assert json.loads(call("log", "verify", directory, "--json").stdout)["records"] == 0
+
+
+def test_log_import__into_the_directory_of_a_start_that_was_stopped__works(tmp_path: Path) -> None:
+    """What a stopped start has left there, how it ended, was called a stranger's file."""
+    file, place, life = log_of(tmp_path / "node", 1), DataDirectory(tmp_path / "stopped"), Life()
+    place.claim()
+    with life:
+        life.announce(place)
+    assert "3 of 3 records were new" in call("log", "import", file, "--data-dir", place).stdout
