@@ -58,7 +58,8 @@ def chat_prompt(tokenizer: "PreTrainedTokenizerBase", template: str, is_chat: bo
 
 def _around(tokenizer: "PreTrainedTokenizerBase", own: str) -> tuple[str, str]:
     """Return the texts before and after the user's words."""
-    with TemporaryDirectory(prefix="sfnode-") as folder, disk.os_errors("use the model's chat template"):
+    doing, advice = "use the model's chat template", ". TMPDIR says where"
+    with disk.os_errors(doing, advice), TemporaryDirectory(prefix="sfnode-") as folder:
         file = Path(folder, "chat.json")
         file.write_text(json.dumps([own, tokenizer.special_tokens_map]), "utf-8")
         try:

@@ -99,3 +99,10 @@ def test_chat_prompt__endless_computing_or_memory__ends_with_a_sentence(
     monkeypatch.setattr("sfnode.training.chat._SECONDS_MAX", 1)
     with pytest.raises(OperatorError, match=rf"cannot be used: {fault}\. Leave --chat out"):
         chat_prompt(load_tokenizer(folder_with(tmp_path, template)), "{a}", None)
+
+
+def test_chat_prompt__no_place_for_a_file__is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = load_tokenizer(folder_with(tmp_path, CHAT))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with pytest.raises(OperatorError, match=r"cannot use the model's chat template: No such file.*TMPDIR says where"):
+        chat_prompt(tokenizer, "{a}", None)
