@@ -35,5 +35,6 @@ def stop(data_dir: DataDirectory, wait: int) -> None:
         time.sleep(_LOOK_S)
     data_dir.control.forget_stop()
     seconds = round(time.monotonic() - started, 1)
-    text = f"stopped after {seconds} s\nnext     {pasteable('sfnode start --data-dir', data_dir)}"
+    verb, more = ("start", "") if data_dir.node_file.exists() else ("join", " ...")
+    text = f"stopped after {seconds} s\nnext     {pasteable(f'sfnode {verb} --data-dir', data_dir)}{more}"
     print_result({"stopped": True, "seconds": seconds}, text)

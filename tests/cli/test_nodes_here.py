@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +145,19 @@ def test_node__manifest_of_another_release_or_damaged__can_be_stopped_and_forgot
     assert call("resume").code == 0 and not node.control.is_paused()
     outcome = call("forget", node, "--yes")
     assert outcome.code == 0 and "cannot read" in outcome.stdout and not node.path.exists()
+
+
+def test_stop__node_that_has_only_begun_to_start__is_started_by_join_again(tmp_path: Path) -> None:
+    """It named `sfnode start`, which refuses a directory whose node has never run."""
+    (place := DataDirectory(tmp_path / "node")).claim()
+    start = place.lock_start()
+
+    def end_when_asked() -> None:
+        while not place.control.is_asked_to_stop():
+            time.sleep(0.01)
+        os.close(start)
+
+    (node := threading.Thread(target=end_when_asked)).start()
+    outcome = call("stop", place)
+    node.join()
+    assert f"next     sfnode join --data-dir {place} ..." in outcome.stdout
