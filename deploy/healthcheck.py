@@ -23,7 +23,7 @@ def main(path: str) -> None:
     except (OSError, ValueError) as error:
         sys.exit(f"no node runs here: {error}")
     if not holds(status["pid"], os.path.join(os.path.dirname(path), "lock")):
-        sys.exit("no node of this container runs here: the status is an earlier one's, or that of another on the same volume")
+        sys.exit("no node of this container runs here: the status is of an earlier one, or of another on the volume")
     if (age_s := time.time() - status["time"]) > FRESH_S:
         sys.exit(f"the node has not reported for {age_s:.0f} s")
     sys.stdout.write(json.dumps(status) + "\n")
