@@ -5,7 +5,6 @@ A stranger's template may compute for hours or fill the memory, in one expressio
 """
 
 import json
-import math
 import resource
 import sys
 from contextlib import suppress
@@ -82,7 +81,7 @@ def _around(tokenizer: "PreTrainedTokenizerBase", own: str) -> tuple[str, str]:
 def _follow(seconds_max: int, own: str, special: dict[str, str]) -> str:
     """Return what a template makes of the user's words, within limits on this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    limit_s = math.ceil(used.ru_utime + used.ru_stime) + seconds_max
+    limit_s = int(used.ru_utime + used.ru_stime) + 1 + seconds_max
     with suppress(ValueError, OSError):  # a lower limit is set already
         resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 1))
     allow(memory=0, file=_TEMPLATE_BYTES_MAX)
