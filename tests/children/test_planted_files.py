@@ -24,6 +24,7 @@ CHILDREN: dict[str, tuple[str, ...]] = {
     "sfnode.model_files.resolve_process": ("embedded:tiny-opt",),
     "sfnode.training": ("--help",),
     "sfnode.training.bench.peak_memory": (),
+    "sfnode.training.chat": ("1", os.devnull),
     "sfnode.training.conversion.process": ("--help",),
     "sfnode.training.devices": (),
     "sfnode.training.token_check": ("nowhere", "{}"),
