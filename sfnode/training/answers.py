@@ -91,8 +91,9 @@ class AnswerWriter:
                 token_N = logits_NV.argmax(dim=1)
             else:
                 likely_NV = logits_NV.softmax(dim=1)
-                likely_NV *= likely_NV >= self._least * likely_NV.amax(dim=1, keepdim=True)
-                likely_NV /= likely_NV.sum(dim=1, keepdim=True)
+                if self._least:
+                    likely_NV *= likely_NV >= self._least * likely_NV.amax(dim=1, keepdim=True)
+                    likely_NV /= likely_NV.sum(dim=1, keepdim=True)
                 sums_NV = likely_NV.cumsum(dim=1)
                 wanted_N = drawn[:, place] * sums_NV[:, -1]
                 found_N = torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0]

@@ -30,7 +30,8 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, TaskData
 from sfnode.worker_protocol import ANSWER_TOKENS_AT_ONCE, Evaluated
 
-_SPREAD_LEAST, _LEAST, _SHORT_TOKENS = 0.1, 0.1, 16  # SPEC 5.7
+_SPREAD_LEAST, _LIKELY_LEAST = 0.1, 0.1  # SPEC 5.7, as the next: of the advantages' unit, of the likeliest token
+SHORT_TOKENS = 16  # of an answer whose first token may decide
 _SAMPLES_KEPT = 3  # of an evaluation, for people to read
 _PROMPTS_AT_ONCE = 32  # so that progress shows
 _FEW_TOKENS = 5  # of an answer whose first token says which, with the one that ends it
@@ -49,9 +50,8 @@ def writer_of(
     shared: SharedModel, data: TaskData, terms: Mapping[str, MatrixTerm], names: Sequence[str] = ()
 ) -> AnswerWriter:
     """Return what writes answers as the run's rule asks for them; `AnswerWriter` says what ``names`` are."""
-    judge = judge_of(data)
-    tokens = judge.rule.tokens
-    least = _LEAST if tokens > _SHORT_TOKENS else 0.0
+    tokens = (judge := judge_of(data)).rule.tokens
+    least = _LIKELY_LEAST if tokens > SHORT_TOKENS else 0.0
     return AnswerWriter(shared, terms, names, stops=judge.stops, tokens_max=tokens, least=least)
 
 

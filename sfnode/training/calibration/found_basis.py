@@ -42,7 +42,7 @@ from sfnode.training.calibration.learning_rate import Progress, suited_rate, tri
 from sfnode.training.calibration.measured_path import measured_sides
 from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.dense_estimate import contrasts
-from sfnode.training.reward_estimate import Drawn, begins_apart, draw_answers
+from sfnode.training.reward_estimate import SHORT_TOKENS, Drawn, begins_apart, draw_answers
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 
@@ -57,7 +57,6 @@ EXAMPLES_MIN = 32  # fewer say too little about the inputs to come
 _RANK = 64
 _RANK_MIN = 8
 _CORE_ROWS = 16  # with candidates, at most
-_SHORT_TOKENS = 16  # of an answer that is a decision: its first token says which
 _SHORT_CORE_ROWS = 12  # with such answers: more of them would leave half of the columns of V
 _LATER = 4  # directions of what layers get after its first token that count as much as that token
 _SHORT_SHARE, _LONG_SHARE = 0.5, 0.2  # of the rate: the noise of messages from rewards does not get smaller
@@ -163,9 +162,9 @@ def calibrate(
 def _is_short(data: TaskData) -> bool:
     """Return whether all answers, or all completions of a prompt, are so short that their first token says which."""
     if data.judge is not None:
-        return data.judge.rule.tokens <= _SHORT_TOKENS
+        return data.judge.rule.tokens <= SHORT_TOKENS
     completions = [each.candidates[0] for each in data.examples if len(each.candidates) == 1 and len(each.tokens) > 1]
-    return bool(completions) and max(map(len, completions)) <= _SHORT_TOKENS
+    return bool(completions) and max(map(len, completions)) <= SHORT_TOKENS
 
 
 def _rank(rows: int) -> int | None:
