@@ -124,7 +124,8 @@ def test_after_it():
 def test_timeout_mark__tests_that_hang__fail_by_it_and_no_other_does(tmp_path: Path) -> None:
     """Rung while trio waited for events, the alarm once made all later tests fail too."""
     (tmp_path / "test_made_up.py").write_text(_HANGS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "--rootdir", str(tmp_path), str(tmp_path)]
+    options = ["-q", "-rN", "-p", "tests.conftest"]  # no summary: only where CI is set would it repeat the errors
+    command = [sys.executable, "-m", "pytest", *options, "--rootdir", str(tmp_path), str(tmp_path)]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and "2 failed, 1 passed" in ended.stdout, ended.stdout
     assert ended.stdout.count("Failed: Timeout (>0.3s)") == 2, ended.stdout
