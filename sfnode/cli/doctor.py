@@ -10,17 +10,9 @@ import trio
 
 import sfnode.doctor  # whose `Examination` imports libp2p when it is asked for
 from protocol.errors import OperatorError
+from sfnode.cli import options
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.option_values import NodeFolder
-from sfnode.cli.options import (
-    device_options,
-    is_json,
-    joiner_model_option,
-    json_option,
-    print_json,
-    run_address_options,
-    run_file_option,
-)
 from sfnode.cli.remembered_options import given_settings, recall
 from sfnode.doctor import Finding, Verdict, summary_of
 from sfnode.network import Address, policy
@@ -50,23 +42,23 @@ _MARKS = {
 @click.option(
     "--data-dir", type=NodeFolder, help="Examine this data directory: of a node, running or not, or of a new one."
 )
-@run_address_options(run_address.put_together)
-@run_file_option
-@joiner_model_option
+@options.run_address_options(run_address.put_together)
+@options.run_file_option
+@options.joiner_model_option
 @click.option(
     "--listen",
     metavar="MULTIADDR",
     multiple=True,
     help=f"Check that a node can listen on this multiaddr; peers are asked to dial the first. {option_field.REPEAT}",
 )
-@device_options
+@options.device_options
 @click.option(
     "--relay",
     "is_relay",
     is_flag=True,
     help="Check for a node that does not train, and leave torch and the model alone.",
 )
-@json_option
+@options.json_option
 def doctor(
     data_dir: DataDirectory | None,
     bootstrap: list[str],
@@ -100,7 +92,7 @@ def doctor(
     for text in listen:
         with _noted(faults, f"listen {text}", "give /ip4/0.0.0.0/tcp/PORT"):
             listening.append(policy.parse_listen(text))
-    options = JoinOptions(
+    chosen = JoinOptions(
         source=RunSource(bootstrap=address, data_dir=data_dir),
         network=NetworkOptions(listen=tuple(listening)),
         training=TrainingOptions(model=model, revision=revision),
@@ -109,22 +101,22 @@ def doctor(
     )
     if data_dir is not None:
         with _noted(faults, "settings", "correct the file, or use `sfnode config set`"):
-            options = recall(options, given_settings(click.get_current_context()), data_dir).options
+            chosen = recall(chosen, given_settings(click.get_current_context()), data_dir).options
     findings: list[Finding] = []
 
     def report(finding: Finding) -> None:
         findings.append(finding)
-        if not is_json():
+        if not options.is_json():
             _say(finding)
 
     for fault in faults:
         report(fault)
     is_new = signed is not None or bool(bootstrap)
-    trio.run(sfnode.doctor.Examination(options, signed, report, is_new=is_new).run)
+    trio.run(sfnode.doctor.Examination(chosen, signed, report, is_new=is_new).run)
     last = summary_of(findings)
-    if is_json():
+    if options.is_json():
         rows = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]
-        print_json({"ok": last.verdict is Verdict.OK, "checks": rows})
+        options.print_json({"ok": last.verdict is Verdict.OK, "checks": rows})
     else:
         _say(last)
     if last.verdict is Verdict.FAIL:

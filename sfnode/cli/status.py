@@ -7,16 +7,7 @@ from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.options import is_json, json_option, node_option, print_json
 from sfnode.network import PeerState
 from sfnode.reporter import counted, format_rate, printable
-from sfnode.status import (
-    Status,
-    StatusWords,
-    admission_of,
-    author_names,
-    health_of,
-    learning,
-    read_status,
-    sparkline,
-)
+from sfnode.status import Status, StatusWords, admission_of, author_names, health_of, learning, read_status, sparkline
 from sfnode.storage import DataDirectory, pasteable
 
 _CURVE_COLUMNS = 48

@@ -9,17 +9,9 @@ from pathlib import Path
 
 import trio
 
+from protocol import events
 from protocol.crypto import Author
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
-from protocol.events import (
-    EstimateFinished,
-    EstimateLost,
-    EstimateSkipped,
-    Event,
-    StartEstimate,
-    TrainingSwitched,
-    WorkerReady,
-)
 from protocol.run import DATA_PRIVATE, SignedManifest
 from protocol.state import Coefficients
 from sfnode.quality_figures import Quality
@@ -39,8 +31,8 @@ class Evaluate:
     step: int
 
 
-Job = StartEstimate | Evaluate
-Inbox = trio.MemorySendChannel[Event]
+Job = events.StartEstimate | Evaluate
+Inbox = trio.MemorySendChannel[events.Event]
 
 _REST_FACTOR = 9  # times the time of a round with changed old epochs: these take a tenth of the time at most
 
@@ -84,8 +76,7 @@ class Trainer:
         self.loading_since_s: float | None = None  # by trio's clock; None once the model is loaded
         self.evaluations: list[EvaluatedStep] = []  # not fetched yet
         self._statistics = TrainingStatistics(is_training=True)
-        self._config = config
-        self._signed = signed
+        self._config, self._signed = config, signed
         self._quality = Quality.of(signed.manifest.task)
         self._coefficients = coefficients
         self._reporter = reporter
@@ -130,7 +121,7 @@ class Trainer:
     async def give_up_step(self, inbox: Inbox) -> None:
         """Report to the node that the worker's step is lost, if it had one."""
         if self.estimating is not None:
-            await inbox.send(EstimateLost(step=self.estimating))
+            await inbox.send(events.EstimateLost(step=self.estimating))
             self.estimating = None
 
     async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: Inbox) -> None:
@@ -144,11 +135,11 @@ class Trainer:
     async def _serve(self, session: WorkerSession, jobs: trio.MemoryReceiveChannel[Job], inbox: Inbox) -> None:
         try:
             await self._open(session)
-            await inbox.send(WorkerReady())
+            await inbox.send(events.WorkerReady())
             self._served = jobs
             async for job in jobs:
                 # The trainer owns the job from here on: if anything fails, the node hears that its step is lost.
-                self.estimating = job.step if isinstance(job, StartEstimate) else None
+                self.estimating = job.step if isinstance(job, events.StartEstimate) else None
                 if isinstance(job, Evaluate):
                     await self._evaluate(session, job)
                 else:
@@ -159,13 +150,13 @@ class Trainer:
             with trio.CancelScope(shield=True):
                 await session.aclose()
 
-    async def _measure(self, session: WorkerSession, job: StartEstimate, inbox: Inbox) -> None:
+    async def _measure(self, session: WorkerSession, job: events.StartEstimate, inbox: Inbox) -> None:
         started_s = trio.current_time()
         event = await self._estimate(session, job)
         took_ms = int(1_000 * (trio.current_time() - started_s))
-        if self.spent and isinstance(event, EstimateSkipped):
-            await inbox.send(TrainingSwitched(is_on=False))  # before it: the next step would begin at once
-        await inbox.send(replace(event, took_ms=took_ms) if isinstance(event, EstimateFinished) else event)
+        if self.spent and isinstance(event, events.EstimateSkipped):
+            await inbox.send(events.TrainingSwitched(is_on=False))  # before it: the next step would begin at once
+        await inbox.send(replace(event, took_ms=took_ms) if isinstance(event, events.EstimateFinished) else event)
 
     async def _open(self, session: WorkerSession) -> None:
         request = messages.OpenSession(manifest=self._signed.encode(), training=self._config, author=self._author)
@@ -197,9 +188,9 @@ class Trainer:
         elif self.rows_sha256 and await trio.to_thread.run_sync(example_files.sha256_of, data) != self.rows_sha256:
             raise WorkerError(f"{text}, and its epsilon counts how often each row was used. Give the file as it was")
 
-    async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
+    async def _estimate(self, session: WorkerSession, job: events.StartEstimate) -> events.Event:
         if self._budget is not None and not await self._budget.admits((job.step, job.directions)):
-            return EstimateSkipped(step=job.step)
+            return events.EstimateSkipped(step=job.step)
         method = self._signed.manifest.method
         first = 0 if method.is_dense else job.step // method.epoch_steps  # the worker folds no dense core
         started_s = trio.current_time()
@@ -211,8 +202,9 @@ class Trainer:
         except NumericError as error:
             self._statistics = replace(self._statistics, trouble=f"step {job.step} was skipped: {error}")
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
-            zeros = self._signed.manifest.scalars_of_nothing(job.step, job.directions)
-            return EstimateSkipped(step=job.step) if zeros is None else EstimateFinished(step=job.step, scalars=zeros)
+            if (zeros := self._signed.manifest.scalars_of_nothing(job.step, job.directions)) is None:
+                return events.EstimateSkipped(step=job.step)
+            return events.EstimateFinished(step=job.step, scalars=zeros)
         # Changed old epochs made this round slow: send no more of them for a while.
         if any(epoch < first for epoch in sent):
             now_s = trio.current_time()
@@ -222,7 +214,7 @@ class Trainer:
         self._statistics = replace(self._statistics, loss=loss, reward=reward, trouble="", forward_rows=rows)
         if self._budget is not None:
             self._budget.spend((job.step, job.directions))
-        return EstimateFinished(step=job.step, scalars=estimated.scalars)
+        return events.EstimateFinished(step=job.step, scalars=estimated.scalars)
 
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
         if job.step == 0 and self._sent:

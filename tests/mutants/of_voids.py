@@ -102,7 +102,7 @@ VOIDS = (
             Edit(
                 "sfnode.worker.trainer",
                 "Trainer._serve",
-                "self.estimating = job.step if isinstance(job, StartEstimate) else None",
+                "self.estimating = job.step if isinstance(job, events.StartEstimate) else None",
                 "pass",
             ),
             Edit(
