@@ -65,11 +65,9 @@ class DialChoice:
         if free <= 0 or checked:
             return checked
         taken = self._taken()
-        found = (
-            outbound_choice.elsewhere(self._candidates(now_s, exclude), taken)
-            if outbound_choice.is_crowded(taken)
-            else None
-        )
+        if not outbound_choice.is_crowded(taken):
+            return ()
+        found = outbound_choice.elsewhere(self._candidates(now_s, exclude), taken)
         return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
     def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[tuple[PeerId, Group | None]]:

@@ -228,10 +228,7 @@ class Download:
 
 
 async def fetch(
-    download: Download,
-    addresses: tuple[Address, ...],
-    *,
-    on_failure: Callable[[DialReport], None] | None = None,
+    download: Download, addresses: tuple[Address, ...], *, on_failure: Callable[[DialReport], None] | None = None
 ) -> bytes:
     """Fetch a document from the nodes at these addresses and check its hash if that is known.
 
