@@ -33,8 +33,7 @@ def fetched(reference: str) -> Path:
         library: Any = import_module("datasets")
     except ImportError:
         raise OperatorError(
-            f"data {reference!r}: the library `datasets`, which fetches it, is missing: {how_to_add('data')}; or give "
-            "a file"
+            f"data {reference!r}: `datasets`, which fetches it, is missing: {how_to_add('data')}; or give a file"
         ) from None
     try:
         rows = library.load_dataset(form["name"], form["part"], split=form["split"] or "train")

@@ -10,7 +10,6 @@ import io
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -21,7 +20,7 @@ from typing import Any
 from protocol.errors import OperatorError, first_line
 from protocol.run import bounded_json
 from sfnode.extras import how_to_add
-from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, TaskTemplate
+from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, TaskTemplate, spelled_names
 
 Placed = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
@@ -80,7 +79,7 @@ def rows_of(path: Path, template: TaskTemplate, *, is_specified: bool = False) -
     ``is_specified``: take nothing but what SPEC 5.5 says, because other nodes train on the same file. OperatorError.
     """
     for where, row in _decoded(path, template, is_specified=is_specified):
-        yield where, row if is_specified else template.numbered(row)
+        yield where, row if is_specified else template.numbered(row, where)
 
 
 def checked_texts(path: Path, template: TaskTemplate) -> int:
@@ -120,9 +119,7 @@ def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Itera
     except OSError as error:
         raise OperatorError(f"{path}: cannot be read: {error.strerror}") from None
     except MemoryError:
-        raise OperatorError(
-            f"{path}: {size:,} bytes do not fit into this machine's memory: give a part of it"
-        ) from None
+        raise OperatorError(f"{path}: {size:,} bytes do not fit into memory: give a part of it") from None
     if data.startswith(_PARQUET) and not is_specified:
         return parquet_rows(path, template.names)
     text = _text(data, path, is_specified=is_specified)
@@ -146,9 +143,7 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
         raise OperatorError(f"{path} is a tar archive: unpack it with `tar -xf`")
     encoding = next((name for mark, name in _ENCODINGS if data.startswith(mark)), "utf-8")
     if b"\0" in data[:_HEAD_BYTES] and encoding in ("utf-8", "utf-8-sig"):
-        raise OperatorError(
-            f"{path} holds zero bytes: it is no text in UTF-8. Save it as UTF-8, or export its rows as CSV"
-        )
+        raise OperatorError(f"{path} holds zero bytes: it is no text in UTF-8. Save it as that, or its rows as CSV")
     try:
         return data.decode("utf-8" if is_specified else encoding)
     except UnicodeDecodeError as error:
@@ -188,15 +183,14 @@ def _listed(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
 
 def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
     if text.lstrip().startswith("<"):
-        raise OperatorError(
-            f"{path} is a web page or XML, perhaps what a site showed in place of the file: fetch it again"
-        )
+        raise OperatorError(f"{path} is a web page or XML, perhaps from a site in place of the file: fetch it again")
     text = _EXCEL_LINE.sub("\n", text, count=1)
     csv.field_size_limit(sys.maxsize)  # of the whole process: a text may be as long as it likes
     line = (text.lstrip("\r\n").splitlines() or [""])[0]
     headers = {each: next(csv.reader([line], delimiter=each)) for each in _DELIMITERS}
     delimiter = max(headers, key=lambda each: len(headers[each]))  # what divides the line into most parts
-    if len(headers[delimiter]) == 1 and headers[delimiter][0].strip() not in template.names:
+    only = [name.strip() for name in headers[delimiter]]
+    if len(only) == 1 and spelled_names(only, template.names, str(path))[0] not in template.names:
         (first, *more) = template.names
         lines = "" if more else f"; `jq -Rc '{{{first}: .}}'` makes such a row of each line"
         raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}{lines}")
@@ -206,15 +200,12 @@ def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
 def _why(error: Exception) -> str:
     """Return the decoder's words without its own number of the line, which counts from the beginning of a row."""
     if isinstance(error, json.JSONDecodeError):
-        what = _KNOWN.get(error.msg, error.msg)
-        return f"{what} at column {error.colno}"
+        return f"{_KNOWN.get(error.msg, error.msg)} at column {error.colno}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "NaN, Infinity or too large a number"
 
 
 def _wanted(template: TaskTemplate) -> str:
-    return (
-        f"give one JSON object per line, such as {template.example}, or a CSV or TSV whose first line names the columns"
-    )
+    return f"give one JSON object per line, such as {template.example}, or a CSV or TSV whose first line names columns"
 
 
 def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
@@ -257,13 +248,13 @@ def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, objec
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError:
         raise OperatorError(
-            f"{path} is a Parquet file, and pyarrow is missing, which reads it: {how_to_add('data')}; or save its rows "
-            "as CSV"
+            f"{path} is a Parquet file, and pyarrow is missing, which reads it: {how_to_add('data')}; or save it as CSV"
         ) from None
     try:
         with parquet.ParquetFile(path) as file:
             names = _checked(list(file.schema_arrow.names), wanted, str(path))
-            batches = file.iter_batches(columns=[name for name in names if name in wanted])
+            columns = [own for own, name in zip(file.schema_arrow.names, names, strict=True) if name in wanted]
+            batches = file.iter_batches(columns=columns)
             number = 0
             for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
                 plain = {name: each.decode() if isinstance(each, bytes) else each for name, each in row.items()}
@@ -278,9 +269,9 @@ def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, objec
 
 
 def _checked(header: list[str], wanted: Sequence[str], where: str) -> list[str]:
-    """Return the names of the columns. OperatorError: one that is wanted is missing, or there twice."""
-    counts = Counter(header)
-    if missing := [name for name in wanted if not counts[name]]:
+    """Return the names of the columns, spelled as wanted. OperatorError: a wanted one is missing, or there twice."""
+    names = spelled_names(header, wanted, where)
+    if missing := [name for name in wanted if name not in names]:
         found = ", ".join(map(repr, header))
         advice = "rename columns, or name yours in the template"
         if missing[0] in (LABEL_FIELD, CHOICES_FIELD):
@@ -289,6 +280,4 @@ def _checked(header: list[str], wanted: Sequence[str], where: str) -> list[str]:
             f"{where}: no column {missing[0]!r}; the columns found are {found[:300]}, and the run's rows have "
             f"{', '.join(map(repr, wanted))}: {advice}. The first line names them"
         )
-    if twice := [name for name in wanted if counts[name] > 1]:
-        raise OperatorError(f"{where}: two columns are called {twice[0]!r}: rename one of them")
-    return header
+    return names

@@ -3,7 +3,7 @@
 import json
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -97,15 +97,16 @@ class TaskTemplate:
         """Return the literal text that ends every prompt; empty when a field or a brace does."""
         return re.split("[{}]", self._task.template)[-1]
 
-    def numbered(self, row: object) -> object:
+    def numbered(self, row: object, where: str) -> object:
         """Return a row with the number of its label in place of a label word, a choice, digits or a number.
 
         Choices in JSON, as a table has them, become a list, and a whole number in a text's place its digits.
-        What is no label comes back as it is: `texts` refuses it.
+        What is no label comes back as it is: `texts` refuses it. OperatorError: as for `spelled_names`.
         """
         if not isinstance(row, dict):
             return row
-        found = dict(row) | {name: str(row[name]) for name in self._fields if type(row.get(name)) is int}
+        row = dict(zip(spelled_names(row, self.names, where), row.values(), strict=True))
+        found = row | {name: str(row[name]) for name in self._fields if type(row.get(name)) is int}
         if self._task.kind is TaskKind.CHOICE and isinstance(choices := row.get(CHOICES_FIELD), str):
             with suppress(ValueError, RecursionError):
                 found[CHOICES_FIELD] = json.loads(choices)
@@ -190,6 +191,18 @@ class TaskTemplate:
         return row[name]
 
 
+def spelled_names(found: Iterable[str], wanted: Sequence[str], where: str) -> list[str]:
+    """Return the names of a file's columns, spelled as wanted: an accent may be a character of its own in either.
+
+    OperatorError: two columns have a wanted name.
+    """
+    forms = {normalize("NFC", name): name for name in wanted}
+    names = [each if each in wanted else forms.get(normalize("NFC", str(each)), each) for each in found]
+    if twice := [name for name in wanted if names.count(name) > 1]:
+        raise OperatorError(f"{where}: two columns are called {twice[0]!r} (an accent has two forms): rename one")
+    return names
+
+
 def field_names(template: str, what: str) -> tuple[str, ...]:
     """Return the names in braces, in order. OperatorError when ``template`` (a template or completion) is malformed."""
     try:
@@ -226,9 +239,7 @@ def _unicode(text: str, name: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise OperatorError(
-            f"{where}: field {name!r} holds half of a surrogate pair, which is not a character"
-        ) from None
+        raise OperatorError(f"{where}: field {name!r} holds half of a surrogate pair, no character") from None
     return text
 
 

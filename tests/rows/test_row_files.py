@@ -6,7 +6,9 @@ import csv
 import json
 import tracemalloc
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +68,49 @@ def test_rows__labels_that_look_like_a_word_but_have_other_characters__are_its_n
     )
     texts = TaskTexts(template="{sentence} Avis :", label_words=(" \u2764", " n\u00e9gatif"))
     assert [row["label"] for _, row in row_files.rows_of(path, texts.row_template)] == [1, 1, 0]  # type: ignore[index]
+
+
+_NAMES = ("r\u00e9ponse", "re\u0301ponse")  # an accent with its letter, and as a character of its own
+
+
+def parquet_of(folder: Path, text: str) -> Path:
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    (name, value), (_, label) = json.loads(text).items()
+    parquet.write_table(import_module("pyarrow").table({name: [value], "label": [label]}), folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+@pytest.mark.parametrize("form", ["{0},label\nfine,1\n", '{{"{0}": "fine", "label": 1}}', "parquet"])
+@pytest.mark.parametrize(("named", "found"), [_NAMES, _NAMES[::-1]])
+def test_rows__accent_of_a_columns_name_is_a_character_of_its_own__is_the_same_name(
+    form: str, named: str, found: str, tmp_path: Path
+) -> None:
+    """A fault once: no column 'réponse'; the columns found are 'réponse'."""
+    template = TaskTexts(template=f"{{{named}}} Avis :", label_words=(" bad", " good")).row_template
+    if form == "parquet":
+        path = parquet_of(tmp_path, json.dumps({found: "fine", "label": 1}))
+    else:
+        (path := tmp_path / "rows").write_text(form.format(found), "utf-8")
+    assert [row for _, row in row_files.rows_of(path, template)] == [{named: "fine", "label": 1}]
+    public = json.loads(row_files.public_rows(path, template) or b"null")
+    assert public == {named: "fine", "label": 1}, "other nodes read a name as it is"
+
+
+def test_rows__only_column_has_an_accent_as_a_character_of_its_own__is_a_table(tmp_path: Path) -> None:
+    (path := tmp_path / "rows.csv").write_text(f"{_NAMES[1]}\nfine\n", "utf-8")
+    template = TaskTexts(template="", completion=f"{{{_NAMES[0]}}}").row_template
+    assert [row for _, row in row_files.rows_of(path, template)] == [{_NAMES[0]: "fine"}]
+
+
+@pytest.mark.parametrize("form", ["{0},{1},label\na,b,1\n", '{{"{0}": "a", "{1}": "b", "label": 1}}'])
+def test_rows__two_columns_differ_in_how_an_accent_is_written__are_refused(form: str, tmp_path: Path) -> None:
+    """Which of them a template means, nobody can see; it took the one that is written as in the template."""
+    (path := tmp_path / "rows").write_text(form.format(*_NAMES), "utf-8")
+    template = TaskTexts(template=f"{{{_NAMES[0]}}} Avis :", label_words=(" bad", " good")).row_template
+    with pytest.raises(OperatorError, match=r"rows:1: two columns are called 'r.* \(an accent has two forms\): rename"):
+        row_files.checked_texts(path, template)
+    both = TaskTexts(template="{%s} {%s} :" % _NAMES, label_words=(" bad", " good")).row_template  # noqa: UP031
+    assert row_files.checked_texts(path, both) == 1, "a template that names both says which is which"
 
 
 @pytest.mark.parametrize("numbers", ["1 2 4", "1.0 2.0 4.0", '"1" "2" "4"'])
@@ -204,7 +249,7 @@ def test_rows__file_does_not_fit_into_memory__is_said(tmp_path: Path, monkeypatc
 
     (path := tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]))
     monkeypatch.setattr(Path, "read_bytes", out_of_memory)
-    with pytest.raises(OperatorError, match=r"bytes do not fit into this machine's memory"):
+    with pytest.raises(OperatorError, match=r"bytes do not fit into memory"):
         row_files.checked_texts(path, TEMPLATE)
 
 

@@ -75,6 +75,19 @@ def test_evaluate_export__script_of_the_guide__counts_what_sfnode_counts(
     assert capsys.readouterr().out == f"accuracy {float(right.mean()):.4f} on {len(written)} rows\n"
 
 
+def test_evaluate_export__accents_of_a_columns_name_are_characters_of_their_own__counts_the_same_rows(
+    run: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: it ended in a traceback, KeyError."""
+    task = replace(run.manifest.task, template="{r\u00e9ponse} It was")
+    export_model(Bases(replace(run.manifest, task=task)), run.coefficients, run.base, tmp_path / "out")
+    for name in ("r\u00e9ponse", "re\u0301ponse"):
+        (tmp_path / "rows.jsonl").write_text(json.dumps({name: "The plot was dull.", "label": 0}))
+        _evaluate(monkeypatch, tmp_path / "out", tmp_path / "rows.jsonl")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second and first.endswith("on 1 rows")
+
+
 @pytest.mark.parametrize(
     ("words", "label", "said"),
     [((" no", " no no"), 0, "no single token"), ((" no", " yes"), "maybe", "label 'maybe' is none of ['no', 'yes']")],

@@ -261,7 +261,8 @@ def read_examples(data: Rows, encoder: PromptEncoder, *, is_specified: bool = Fa
     if isinstance(data, Path | str):
         rows = row_files.rows_of(Path(data), encoder.template, is_specified=is_specified)
     else:
-        rows = ((f"row {number}", encoder.template.numbered(row)) for number, row in enumerate(data, start=1))
+        placed = ((f"row {number}", row) for number, row in enumerate(data, start=1))
+        rows = ((where, encoder.template.numbered(row, where)) for where, row in placed)
     examples: list[Example] = []
     with counting("reading the data", "rows") as report:
         for number, (where, row) in enumerate(rows, start=1):
