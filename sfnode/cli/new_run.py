@@ -1,6 +1,7 @@
 """Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,8 @@ if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
     from sfnode.training.task import TaskData
 
-_ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that no row has
+_ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that few rows have, or none
+_UNEVEN = 4  # times the rows of another label: what that costs is in docs/tasks.md
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     options = _with_readable_data(options, basis_out)
     folder = found_model(options.model, options.revision)
     if options.revision and not folder.revision:
-        what = f"--revision {options.revision}: {options.model} has none"
-        raise OperatorError(f"{what}; only models of the hub and of packages do")
+        raise OperatorError(f"--revision {options.revision}: {options.model} has none; the hub and packages have them")
     if (adapter := folder.path / model_folder.ADAPTER_FILE).is_file():
         text = f"Warning: {adapter} belongs to an adapter beside the model, which the run leaves out: to train on it"
         click.echo(printable(f"{text}, merge it with PEFT's merge_and_unload, and give what that makes"), err=True)
@@ -154,15 +155,20 @@ def _check_numbers(path: Path, template: TaskTemplate) -> None:
 
 
 def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -> None:
-    """Warn of labels without rows, label words alike, and rows that are cut; the model takes ``positions``."""
+    """Warn of labels with few rows or none, words alike, and rows that are cut; the model takes ``positions``."""
     examples, room = data.examples, task.max_tokens - (data.judge.rule.tokens if data.judge else 0)
-    labels = {example.label for example in examples}
-    missing = [repr(word) for number, word in enumerate(task.label_words) if number not in labels]
-    if examples and missing:
+    rows, words = Counter(example.label for example in examples), list(map(repr, task.label_words))
+    if examples and (missing := [word for number, word in enumerate(words) if not rows[number]]):
         text = f"no row has the label {', '.join(missing[:_WORDS_SHOWN])}: nothing teaches it"
-        if 0 not in labels and TaskTemplate(task).counts_from_0:
+        if not rows[0] and TaskTemplate(task).counts_from_0:
             text += ". If the labels are numbers that begin with 1, write the words themselves: numbers count from 0"
         click.echo(printable(f"Warning: {text}"), err=True)
+    ((often, most),) = rows.most_common(1) or [(0, 0)]
+    if few := [f"{rows[at]:,} have {word}" for at, word in enumerate(words) if 0 < _UNEVEN * rows[at] <= most]:
+        shown = ", ".join([f"{most:,} have {words[often]}", *few[:_WORDS_SHOWN]])
+        text = f"labels are uneven: of {len(examples):,} rows {shown}. A run learns that first, and rare ones hardly"
+        more = "if these matter, add rows of them, or leave others out, until none has over twice the rows of another"
+        click.echo(printable(f"Warning: {text}: {more}"), err=True)
     if task.label_words and not data.label_tokens:
         text = "no one token sets the label words apart, so a run learns less from each row"
         click.echo(f"Warning: {text}: take words that all differ at one place, such as the first", err=True)

@@ -187,13 +187,9 @@ def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path,
 
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
     if not result.is_in_time:
-        raise SfnodeError(
-            f"the run was not over after {result.seconds:.0f} s: give it a longer --timeout; the logs are in {folder}"
-        )
+        raise SfnodeError(f"the run is not over after {result.seconds:.0f} s: give a longer --timeout (logs: {folder})")
     if not result.is_agreed:
-        raise SfnodeError(
-            f"the nodes do not agree: {sorted(set(result.state_digests))}; the logs in {folder} say what each did"
-        )
+        raise SfnodeError(f"the nodes do not agree: {sorted(set(result.state_digests))}; see the logs in {folder}")
     if not result.is_stopped_cleanly:
         raise SfnodeError(f"a node did not stop cleanly; see the logs in {folder}")
     if points_min is None:
@@ -201,10 +197,8 @@ def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -
     if result.learnt is None:
         raise OperatorError("--points-min needs held-out data: give --eval-data")
     if result.learnt.points < points_min:
-        raise SfnodeError(
-            f"held-out accuracy changed by {result.learnt.points:+.1f} points, at least {points_min:+.1f} were asked "
-            "for: try more --steps or another --learning-rate"
-        )
+        why = f"held-out accuracy changed by {result.learnt.points:+.1f} points, at least {points_min:+.1f} were wanted"
+        raise SfnodeError(f"{why}: try more --steps or another --learning-rate")
 
 
 def _steps(nodes: Sequence[LocalNode]) -> str:

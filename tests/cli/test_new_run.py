@@ -157,32 +157,6 @@ def test_init__adapter_beside_a_whole_model__is_said_to_be_left_out(tmp_path: Pa
     assert outcome.code == 0 and "belongs to an adapter beside the model, which the run leaves out" in outcome.stderr
 
 
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [
-        ((0, 1, 2), ""),
-        (
-            (1, 1, 1),
-            "no row has the label ' no', ' perhaps': nothing teaches it. If the labels are numbers",
-        ),
-        (
-            (1, 2, 2),
-            "no row has the label ' no': nothing teaches it. If the labels are numbers that begin with",
-        ),
-        ((0, 1, 1), "no row has the label ' perhaps': nothing teaches it\n"),
-    ],
-)
-def test_init__label_that_no_row_has__is_named(labels: tuple[int, ...], said: str, tmp_path: Path) -> None:
-    """Labels counted from 1 trained one off without a word where the last one was missing."""
-    (data := tmp_path / "rows.jsonl").write_text(
-        "".join(json.dumps({"sentence": f"a film {at}", "label": labels[at % 3]}) + "\n" for at in range(6))
-    )
-    words = ("--template", "{sentence} Good?", "--labels", " no, yes, perhaps")
-    outcome = call("init", *DEMO[:2], *words, "--plain", "--data", data, "--out", tmp_path / "a.run")
-    assert said in outcome.stderr and ("no row has" in outcome.stderr) == bool(said)
-    assert "prompts are cut" not in outcome.stderr
-
-
 def test_init__words_that_no_token_sets_apart__are_said_to_teach_less_before_a_basis_is_made(tmp_path: Path) -> None:
     """`sfnode testnet` never said it, and `init` only after the basis."""
     (data := tmp_path / "rows.jsonl").write_text('{"sentence": "a film", "label": 0}\n{"sentence": "a", "label": 1}\n')
