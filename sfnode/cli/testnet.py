@@ -187,7 +187,7 @@ def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path,
 
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
     if not result.is_in_time:
-        raise SfnodeError(f"the run is not over after {result.seconds:.0f} s: give a longer --timeout (logs: {folder})")
+        raise SfnodeError(f"not over after {result.seconds:.0f} s: give it a longer --timeout; logs are in {folder}")
     if not result.is_agreed:
         raise SfnodeError(f"the nodes do not agree: {sorted(set(result.state_digests))}; see the logs in {folder}")
     if not result.is_stopped_cleanly:
