@@ -121,7 +121,7 @@ async def join(
             async with trio.open_nursery() as nursery:
                 addresses = await nursery.start(run_to_end)
                 has_begun = True
-                life.begin()
+                life.begin(config.data_dir)
                 here = run_address.address_for_others(daemon.manifest, addresses, daemon.data_sharing.bytes)
                 string, folder = run_address.join_string(here), str(config.data_dir)
                 fields = {"run_id": daemon.manifest.run_id.hex(), "data_dir": folder, "string": string}

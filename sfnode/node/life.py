@@ -19,12 +19,13 @@ class Life:
 
     def __init__(self) -> None:
         self._data_dir: DataDirectory | None = None
-        self._start = contextlib.ExitStack()
+        self._start, self._has_begun = contextlib.ExitStack(), False
 
     def announce(self, data_dir: DataDirectory) -> None:
         """Show until `begin` that a node starts in this directory, which is claimed; its end is recorded there.
 
-        Forgets a request to stop an earlier life. Does nothing where a node runs. OperatorError: one starts there.
+        Keeps others from starting there until the context ends. Forgets a request to stop an earlier life. Does nothing
+        where a node runs. OperatorError: one starts there, or rests between two of its daemon's lives.
         """
         if self._data_dir is not None or data_dir.is_locked():
             return
@@ -34,11 +35,10 @@ class Life:
                 data_dir.control.forget_stop()
                 self._data_dir, self._start = data_dir, start.pop_all()
 
-    def begin(self) -> None:
-        """Note that the node runs, and so has not ended in good order yet. Raises OperatorError."""
-        self._start.close()
-        if self._data_dir is not None:
-            self._data_dir.end.expect()
+    def begin(self, data_dir: DataDirectory) -> None:
+        """Note that the node runs there, and so has not ended in good order yet. Raises OperatorError."""
+        self._data_dir, self._has_begun = data_dir, True  # one that ran there when this one announced itself has ended
+        data_dir.end.expect()
 
     async def stop_on_request(self, scope: trio.CancelScope, reporter: Reporter) -> None:
         slips = Slips()
@@ -56,10 +56,10 @@ class Life:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._start.close()
         # Who cancels a node of the Python API ends it in good order.
         rest = error and BaseExceptionGroup("", [error]).split(trio.Cancelled)[1]
         texts = texts_of(rest)
-        if self._data_dir is not None and (rest is None or texts):
-            with contextlib.suppress(OperatorError):  # must not hide the error that ended the node
+        is_ours = self._data_dir is not None and (self._has_begun or not self._data_dir.is_locked())
+        with self._start, contextlib.suppress(OperatorError):  # must not hide the error that ended the node
+            if self._data_dir is not None and is_ours and (rest is None or texts):
                 self._data_dir.end.write("; ".join(texts))

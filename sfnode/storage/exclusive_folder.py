@@ -137,12 +137,12 @@ class ExclusiveFolder:
         """Return for how many seconds a node has been starting here, without having the lock yet; None: none does."""
         with suppress(OSError):
             age_s = time.time() - (self.path / START_FILE).stat().st_mtime
-            return max(0.0, age_s) if self.is_locked(START_FILE) else None
+            return max(0.0, age_s) if self.is_locked(START_FILE) and not self.is_locked() else None
         return None
 
     def is_in_use(self) -> bool:
         """Return whether a node starts in the folder, or holds it."""
-        return self.starting_s() is not None or self.is_locked()
+        return self.is_locked(START_FILE) or self.is_locked()
 
     def is_locked(self, name: str = LOCK_FILE) -> bool:
         """Return whether a node holds the folder now."""

@@ -54,3 +54,42 @@ def test_announce__node_begins_between_two_looks__is_left_alone_and_the_start_ma
         os.close(held[0])
         life.announce(data_dir)
         assert data_dir.starting_s() is not None and not data_dir.control.is_asked_to_stop()
+
+
+def test_announce__daemon_rests_between_two_lives__another_node_neither_starts_there_nor_writes_how_it_ended(
+    tmp_path: Path,
+) -> None:
+    """After a slip a daemon lets the lock go for a second or more. A second node that began then wrote its own end over
+    the first one's, or took the lock, and the first one ended."""
+    first, second, data_dir = Life(), Life(), claimed(tmp_path)
+    with first:
+        first.announce(data_dir)
+        held = data_dir.lock()
+        first.begin(data_dir)
+        assert data_dir.starting_s() is None
+        os.close(held)  # the pause after the slip
+        assert data_dir.is_in_use() and data_dir.starting_s() is not None
+        with pytest.raises(OperatorError, match="in use by another sfnode"), second:
+            second.announce(data_dir)
+        held = data_dir.lock()
+        assert "it was killed" in data_dir.end.describe(), "the first one runs, and its end is not known yet"
+    os.close(held)
+    assert "in good order" in data_dir.end.describe() and not data_dir.is_in_use()
+
+
+def test_life__node_fails_at_the_lock_of_one_that_announced_nothing__its_end_is_not_the_runners(tmp_path: Path) -> None:
+    """One that announces itself while a node runs shows no start. If it begins once that one has ended, its end and
+    requests to stop it are its own; another one, which began to start in between, leaves the end alone."""
+    first, second, data_dir = Life(), Life(), claimed(tmp_path)
+    held = data_dir.lock()
+    first.announce(data_dir)
+    os.close(held)
+    second.announce(data_dir)
+    held = data_dir.lock()
+    with first:
+        first.begin(data_dir)
+        with pytest.raises(OperatorError, match="in use by another sfnode"), second:
+            data_dir.lock()
+        assert "it was killed" in data_dir.end.describe(), "the first one runs, and its end is not known yet"
+    os.close(held)
+    assert "in good order" in data_dir.end.describe()

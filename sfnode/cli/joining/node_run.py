@@ -106,7 +106,7 @@ async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:
     _tell_memory(daemon)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
-        life.begin()
+        life.begin(daemon.config.data_dir)
         recalled.keep(daemon.config.data_dir)
         _tell_started(daemon, addresses)
 
