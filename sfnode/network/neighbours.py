@@ -146,9 +146,9 @@ class Conversation:
             await self._run_session(session)
         finally:
             self._sessions.remove(session)
+            session.finished.set()  # first, so that a slip in what follows lets nobody wait for ever
             self._exchange.ended(session)
             self._rate_limits.ended(session.peer)
-            session.finished.set()
 
     async def _run_session(self, session: sessions.Session) -> None:
         await self._put(PeerJoined(peer=session.peer))
@@ -158,11 +158,9 @@ class Conversation:
             reason, fault = await session.run()
             if fault is not None:
                 self._sessions.penalise(session.peer, fault, reason)
-            await self._put(PeerLeft(peer=session.peer, reason=reason))
-        except BaseException:  # cancelled: do not wait for room in the inbox
-            with suppress(trio.WouldBlock, trio.BrokenResourceError):
-                self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
-            raise
+        finally:  # by a slip, or cancelled by one elsewhere, it ends for the node as well, which may go on
+            with trio.CancelScope(shield=True):
+                await self._put(PeerLeft(peer=session.peer, reason=reason))
 
     async def _receive(self, session: sessions.Session, message: wire.Message) -> None:
         if cost := rate_limits.cost_us(message):
@@ -195,7 +193,7 @@ class Conversation:
 
     async def _put(self, event: Event) -> None:
         """Put an event into the inbox, waiting while it is full; drop the event once the node has stopped reading."""
-        with suppress(trio.BrokenResourceError):
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await self._inbox.send(event)
 
     def handled(self, peer: wire.PeerId, message: wire.Message, *, seconds: float, news: int) -> None:

@@ -47,7 +47,7 @@ class Network:
         slips: Slips | None = None,
     ) -> None:
         self._config = config
-        self._run_id = run.run_id
+        self._run_id, self._inbox = run.run_id, inbox.clone()
         self.slips = slips or Slips()
         self._host = Host(
             identity_seed=identity_seed,
@@ -71,7 +71,7 @@ class Network:
         self._files = sessions.FileServer(run, open_channel, config.origins, config.upload_bytes_per_s / 2 or math.inf)
         self.neighbour_files = sessions.NeighbourFiles(self._host, self.sessions, open_channel, self.slips)
         self.conversation = Conversation(
-            self.introduction, self._exchange, self._files, self._memory, inbox, open_channel
+            self.introduction, self._exchange, self._files, self._memory, self._inbox, open_channel
         )
         self.dialler = Dialler(self._host, self._exchange, self.conversation.dialled, self.slips)
         self.mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
@@ -95,6 +95,7 @@ class Network:
                 await trio.sleep_forever()
             finally:
                 stop.set()
+                self._inbox.close()  # the node reads no more: what waits for room there is dropped
 
     async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
         outlive = self.slips.outlive
