@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -164,6 +165,46 @@ async def test_mapper__router_is_gone_at_the_end__the_node_ends_all_the_same() -
             nursery.start_soon(mapper.run)
             await until(lambda: mapper.report, within_s=20.0)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("hangs", ["found", "open"])
+async def test_mapper__router_hangs_while_the_node_ends__leaves_no_mapping(
+    hangs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread, for which nobody waited any more, had the port mapped after the node had taken nothing back."""
+    monkeypatch.setattr(bounds, "MAPPING_CLOSE_S", 0.05)
+    begun, answers, over, mapped = threading.Event(), threading.Event(), threading.Event(), set[int]()
+
+    def hang(where: str) -> None:
+        if where == hangs:
+            begun.set()
+            answers.wait(20.0)
+
+    class SlowGateway(SimpleNamespace):
+        own_host, external_host, is_public, close = HOST, "203.0.113.77", True, mapped.discard
+
+        def open(self, port: int, before: int) -> int:
+            hang("open")
+            mapped.add(port)
+            over.set()
+            return port
+
+    def find() -> SlowGateway:
+        hang("found")
+        return SlowGateway()
+
+    monkeypatch.setattr(port_mapping, "find_gateway", find)
+    mapper = PortMapper(listening=lambda: (LISTENING,), on_mapped=lambda address: None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mapper.run)
+        await until(begun.is_set)
+        nursery.cancel_scope.cancel()
+    answers.set()
+    if hangs == "open":
+        await until(over.is_set)
+    else:
+        await trio.sleep(0.2)
+    await until(lambda: not mapped)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Blocking calls run in threads. If the node is killed, the router drops the mappi
 import ipaddress
 import logging
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -106,15 +107,18 @@ class PortMapper:
         self._on_mapped = on_mapped
         self._gateway: Gateway | None = None
         self._outside = 0  # 0: nothing is mapped
+        self._asking, self._is_leaving = threading.Lock(), False  # a thread that nobody waits for may still map
         self.report: MappingReport | None = None
 
     async def run(self) -> None:
         """Renew the mapping at intervals; when cancelled, remove it within MAPPING_CLOSE_S."""
+        self._is_leaving = False
         try:
             while True:
                 await self._renew()
                 await trio.sleep(bounds.MAPPING_RENEW_S)
         finally:
+            self._is_leaving = True
             with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.MAPPING_CLOSE_S):
                 await self._in_thread(self._close)
 
@@ -134,8 +138,10 @@ class PortMapper:
         if not gateway.is_public:
             text = f"the router's own address {gateway.external_host!r} is not public: another NAT lies in front of it"
             raise NoMappingError(text)
-        self._gateway = gateway
-        self._outside = gateway.open(inside, self._outside)
+        with self._asking:
+            if self._is_leaving:
+                raise NoMappingError("the node stops")
+            self._gateway, self._outside = gateway, gateway.open(inside, self._outside)
         address = external_address(gateway.external_host, self._outside)
         text = f"the router passes port {self._outside} of {gateway.external_host} on to port {inside} here"
         return MappingReport(text=text, address=address)
@@ -147,11 +153,12 @@ class PortMapper:
         raise NoMappingError(f"this node does not listen at {own_host}, where the router would pass it on to")
 
     def _close(self) -> None:
-        if self._gateway is not None and self._outside:
-            try:
-                self._gateway.close(self._outside)
-            except NoMappingError as error:
-                log(logging.INFO, "port_mapping_left", reason=str(error))
+        with self._asking:
+            if self._gateway is not None and self._outside:
+                try:
+                    self._gateway.close(self._outside)
+                except NoMappingError as error:
+                    log(logging.INFO, "port_mapping_left", reason=str(error))
 
     async def _in_thread(self, run: Callable[[], Any]) -> Any:
         return await trio.to_thread.run_sync(run, abandon_on_cancel=True)  # type: ignore[call-arg]  # too old stubs
