@@ -81,8 +81,17 @@ def test_compose__node_that_joins__takes_the_string_once_and_rows_where_there_ar
     script = script_of(compose()["services"]["node"]).replace("/own", str(tmp_path))
     path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     said = subprocess.run(["sh", "-euc", script], env=path, capture_output=True, text=True, check=True).stdout
-    assert said.startswith("start --data-dir" if has_joined else f"join @{tmp_path}/string.txt")
+    assert said.startswith("join --data-dir" if has_joined else f"join @{tmp_path}/string.txt")
     assert (f"--data {tmp_path}/{data} " in said) == (bool(data) and not has_joined)
+
+
+def test_compose__other_ports_of_this_machine__are_those_that_the_node_names() -> None:
+    """The log said to open port 8420, where another one was published."""
+    service = compose()["services"]["node"]
+    named = dict(re.findall(r"--(web|metrics) 0\.0\.0\.0:(\S+?)(?:;|\s)", f"{service['command'][0]} "))
+    assert named == {"web": "${WEB_PORT:-8420}", "metrics": "${METRICS_PORT:-9464}"}
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in named.values()]
+    assert "0.0.0.0:8420" not in str(service) and "0.0.0.0:9464" not in str(service)
 
 
 def test_compose__node_with_two_files_of_rows__asks_which(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:
     token, is_new = load_or_create_token(data_dir)
     held = f"{where} (a new browser needs ?token=..., from {data_dir.path / TOKEN_FILE})"
     how = f"{where}?token={token}" if is_new else held
-    elsewhere = "on another machine, open it by this one's address"
+    elsewhere = "on another machine, open it by this one's address, if that port is open to others"
     warning = "whoever can read this network can read the page: over the internet, use a tunnel (docs/page.md)"
     daemon.reporter.event("web", f"the page of this node: {how}", elsewhere, warning, url=where)
     return token
