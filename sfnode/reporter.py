@@ -211,9 +211,7 @@ def counting(
     def show(done: int, total: int) -> None:
         nonlocal started, shown, last
         now = clock()
-        if done < last:
-            started = now
-        last = done
+        started, last = now if done < last else started, done
         if now - started < _PATIENCE_S or now - shown < reporter.pause_s:
             return
         shown, rate = now, done / (now - started)
@@ -225,6 +223,26 @@ def counting(
     try:
         yield show
     finally:
+        reporter.finish()
+
+
+@contextmanager
+def waiting(text: str, *, is_json: bool = False) -> Iterator[None]:
+    """Show a line on standard error, with the seconds, while the block takes longer than `_PATIENCE_S`."""
+    reporter, started, is_over = Reporter(stream=sys.stderr, is_json=is_json), time.monotonic(), threading.Event()
+
+    def show() -> None:
+        while not is_over.wait(reporter.pause_s if time.monotonic() - started > _PATIENCE_S else _PATIENCE_S):
+            seconds = round(time.monotonic() - started)
+            reporter.progress("working", f"{text}, {seconds} s", what=text, seconds=seconds)
+
+    shower = threading.Thread(target=show, name="waiting", daemon=True)
+    shower.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        shower.join()
         reporter.finish()
 
 

@@ -9,7 +9,7 @@ from sfnode.api.runs import open_run
 from sfnode.cli import options
 from sfnode.cli.remembered_options import model_of
 from sfnode.extras import check_can_train
-from sfnode.reporter import printable
+from sfnode.reporter import printable, waiting
 from sfnode.run import found_model
 from sfnode.storage import AtStep, DataDirectory, evaluations
 
@@ -46,13 +46,14 @@ def ask(
              sfnode ask --data-dir ~/.sfnode/my-rte '{"premise": "It rained.", "hypothesis": "It was dry."}'
     """
     check_can_train()
-    from sfnode.training.model import loading
-    from sfnode.training.model_questions import ask_model
-
     run = open_run(data_dir.path)
     state, manifest = run.state(at_step), run.manifest
     folder = found_model(model_of(manifest, data_dir, model, revision), manifest.model.revision).path
-    found = ask_model(folder, run.bases(), state.coefficients, questions, loading.compute_dtype(dtype), tokens)
+    with waiting("loading the model and asking it, as on each call", is_json=options.is_json()):
+        from sfnode.training.model import loading
+        from sfnode.training.model_questions import ask_model
+
+        found = ask_model(folder, run.bases(), state.coefficients, questions, loading.compute_dtype(dtype), tokens)
     words, lines = [word.strip() for word in manifest.task.label_words], list[str]()
     for each in found:
         before, after = printable(_shown(each.before, words)), printable(_shown(each.after, words))

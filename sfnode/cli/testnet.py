@@ -153,7 +153,7 @@ def testnet(
     )
     view = _View(Quality.of(signed.manifest.task))
     try:
-        result = trio.run(LocalNetwork(config, view.show, view.show_member, view.show_rows).run)
+        result = trio.run(LocalNetwork(config, view.show, view.show_member, view.show_end).run)
     finally:
         view.close()
     if is_json():
@@ -228,13 +228,16 @@ class _View:
         mean = next((each.life.model.text for each in known if each.life.model is not None), "nothing measured yet")
         if losses:
             mean = f"{self._quality.name} {self._quality.figure(sum(losses) / len(losses), 3)}"
-        works = [f"{node.name} evaluates: {_rows(*node.evaluating)}" for node in nodes if node.evaluating][:_SHOWN_MAX]
+        rows = [(node.name, *node.evaluating) for node in nodes if node.evaluating][:_SHOWN_MAX]
+        works = [f"{name} evaluates: {done:,} of {total:,} rows" for name, done, total in rows]
         works += [f"{node.name}: {node.trouble}" for node in nodes if node.trouble and not losses][:1]
+        if len(known) == len(nodes) and all(each.node.step >= each.node.steps for each in known):
+            over = sum(each.end.is_over for each in known)
+            works.append(f"all steps are made; {over} of {len(nodes)} nodes know that the run is over")
         self._say(f"steps: {_steps(nodes)}; {mean}", *works, below_table=works)
 
-    def show_rows(self, done: int, total: int) -> None:
-        """Say how many rows of the last evaluation are done."""
-        text = f"evaluating before and after: {_rows(done, total)}"
+    def show_end(self, text: str) -> None:
+        """Say what is waited for after the run."""
         self._say(text, below_table=[text])
 
     def _say(self, *lines: str, below_table: Sequence[str]) -> None:
@@ -251,10 +254,6 @@ class _View:
     def close(self) -> None:
         if self._live:
             self._live.stop()
-
-
-def _rows(done: int, total: int) -> str:
-    return f"{done:,} of {total:,} rows"
 
 
 def _table(nodes: Sequence[LocalNode], quality: Quality) -> Table:

@@ -100,7 +100,7 @@ class LocalNetworkResult:
 class LocalNetwork:
     """Runs one test network; calls ``watcher`` while its nodes work, and ``on_member`` while each learns alone.
 
-    ``on_rows`` hears how many rows of the last evaluation are done.
+    ``on_end`` hears what is waited for, once the run is over.
     """
 
     def __init__(
@@ -108,10 +108,10 @@ class LocalNetwork:
         config: LocalNetworkConfig,
         watcher: Callable[[list[LocalNode]], None],
         on_member: Callable[[int, int], None] = lambda done, total: None,
-        on_rows: Callable[[int, int], None] = lambda done, total: None,
+        on_end: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._config = config
-        self._watcher, self._on_member, self._on_rows = watcher, on_member, on_rows
+        self._watcher, self._on_member, self._on_end = watcher, on_member, on_end
         self._signed = config.signed
         self._sockets: list[Path] = []
         self.nodes: list[LocalNode] = []
@@ -128,7 +128,7 @@ class LocalNetwork:
                 await self._start_all()
                 is_in_time = await self._watch()
                 seconds = time.monotonic() - started
-                is_stopped = await stop_all(self.nodes, config.timeout_s)
+                is_stopped = await stop_all(self.nodes, config.timeout_s, self._on_end)
             finally:
                 for process in [node.process for node in self.nodes if node.process.is_alive]:
                     process.kill()
@@ -221,11 +221,13 @@ class LocalNetwork:
 
     async def _check(self, *, is_in_time: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
+        self._on_end("replaying the last node's ledger, then loading the model to evaluate it before and after")
         with DataDirectory(self.nodes[-1].process.directory).replayed(self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         training = replace(self._config.training, worker_socket=self._sockets[0])
-        learnt = await measure_learnt(self._signed, training, state, self._on_rows)
+        rows = "evaluating before and after: {:,} of {:,} rows"
+        learnt = await measure_learnt(self._signed, training, state, lambda *done: self._on_end(rows.format(*done)))
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)
@@ -257,14 +259,15 @@ def is_agreed(nodes: Sequence[LocalNode]) -> bool:
     return len({(status.node.ledger_root, status.node.state_digest) for status in statuses}) == 1
 
 
-async def stop_all(nodes: Sequence[LocalNode], limit_s: float) -> bool:
-    """Send SIGTERM to all nodes; return whether each ended with exit code 0, and none hung."""
+async def stop_all(nodes: Sequence[LocalNode], limit_s: float, report: Callable[[str], None]) -> bool:
+    """Send SIGTERM to all nodes; return whether each ended with code 0, and none hung. ``report`` hears who runs."""
     for node in nodes:
         node.process.terminate()
     pids = {process.pid: node for node in nodes if (process := node.process.process) is not None}
     stillness = {pid: Stillness(pid) for pid in pids}
     with trio.move_on_after(limit_s):
         while alive := [pid for pid, node in pids.items() if node.process.is_alive]:
+            report(f"stopping: {len(alive)} of {len(nodes)} nodes still run")
             for node in nodes:
                 node.listen()
             if max(stillness[pid].look() for pid in alive) > _STOP_S:

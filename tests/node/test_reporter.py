@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.reporter import Reporter, counting, format_rate, format_seconds, telling
+from sfnode import reporter as reporter_module
+from sfnode.reporter import Reporter, counting, format_rate, format_seconds, telling, waiting
 
 
 class Terminal(io.StringIO):
@@ -153,6 +155,21 @@ def test_counting__another_part_begins__has_a_speed_of_its_own(monkeypatch: pyte
         tell(43, 768)
     assert "3 of 768" not in stream.getvalue().replace("43 of 768", "")
     assert "looking: 43 of 768 rows, 10.8 a second, 1 min 7 s left" in stream.getvalue()
+
+
+def test_waiting__work_of_more_than_two_seconds__is_named_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sfnode ask` loads its model on each call, and was silent for as long as that took."""
+    monkeypatch.setattr(reporter_module, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    with waiting("loading the model"):
+        assert stream.getvalue() == ""
+        deadline = time.monotonic() + 20.0
+        while not stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert stream.getvalue() == "loading the model, 0 s\n"
+    with waiting("loading the model"):
+        pass
+    assert stream.getvalue().count("loading") == 1
 
 
 def test_format_seconds__any_length__has_fitting_units() -> None:

@@ -24,7 +24,7 @@ from sfnode.rows import TaskTemplate, row_files
 from sfnode.status import ModelProgress
 from sfnode.storage import EvaluatedStep, decode_run_file
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
+from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, local_network
 from sfnode.testnet.measured_gain import Learnt, measure_members
 from tests.support.cli_calls import call, shared_worker
 from tests.support.daemons import demo_run, run_sfnode, training
@@ -76,8 +76,8 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
         view._printed = -math.inf
         view.show([node])
     view._printed = -math.inf
-    view.show_rows(64, 2_000)
-    view.show_rows(128, 2_000)  # too soon for another line
+    view.show_end("evaluating before and after: 64 of 2,000 rows")
+    view.show_end("evaluating before and after: 128 of 2,000 rows")  # too soon for another line
     shown = [line for line in capsys.readouterr().err.splitlines() if "rows" in line]
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
 
@@ -88,7 +88,7 @@ def test_view__steps_that_taught_nothing__are_said_to_be_skipped_and_why(capsys:
         new_events=lambda: [{"event": "step_skipped", "step": 0, "reason": "all were equal"}]
     )
     status: Any = SimpleNamespace(
-        node=SimpleNamespace(step=1), training=SimpleNamespace(loss=None), life=SimpleNamespace(model=None)
+        node=SimpleNamespace(step=1, steps=9), training=SimpleNamespace(loss=None), life=SimpleNamespace(model=None)
     )
     node = LocalNode(name="node0", process=process, status=status)
     node.listen()
@@ -102,7 +102,7 @@ def test_view__worker_that_loads_the_model__is_said_to_do_so(capsys: pytest.Capt
     """On a busy machine it said for nine minutes that nothing is measured; `sfnode status` knew why."""
     model = ModelProgress(stage="loading", text="loading the model, 388 s")
     status: Any = SimpleNamespace(
-        node=SimpleNamespace(step=0), training=SimpleNamespace(loss=None), life=SimpleNamespace(model=model)
+        node=SimpleNamespace(step=0, steps=9), training=SimpleNamespace(loss=None), life=SimpleNamespace(model=model)
     )
     process: Any = SimpleNamespace(new_events=list)
     with pytest.MonkeyPatch.context() as patch:
@@ -117,7 +117,9 @@ def test_view__many_nodes__are_one_short_line(capsys: pytest.CaptureFixture[str]
     nodes = [LocalNode(name=f"node{number}", process=process) for number in range(64)]
     for step, node in enumerate(nodes[:62]):
         status: Any = SimpleNamespace(
-            node=SimpleNamespace(step=step), training=SimpleNamespace(loss=0.5), life=SimpleNamespace(model=None)
+            node=SimpleNamespace(step=step, steps=99),
+            training=SimpleNamespace(loss=0.5),
+            life=SimpleNamespace(model=None),
         )
         node.status = status
     view = _View(Quality(is_reward=False))
@@ -135,9 +137,54 @@ def test_view__nothing_new__is_not_said_every_two_seconds(
     monkeypatch.setattr("sfnode.cli.testnet.time.monotonic", lambda: now)
     view, said = _View(Quality(is_reward=False)), []
     for now, rows in ((100.0, 1), (103.0, 1), (106.0, 1), (109.0, 2), (112.0, 2), (140.0, 2)):  # noqa: B007
-        view.show_rows(rows, 9)
-        said.append(capsys.readouterr().err.partition(": ")[2].strip())
+        view.show_end(f"{rows} of 9 rows")
+        said.append(capsys.readouterr().err.strip())
     assert said == ["1 of 9 rows", "", "", "2 of 9 rows", "", "2 of 9 rows"]
+
+
+def test_view__all_steps_are_made__says_what_the_nodes_wait_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """64 nodes were silent for most of a minute between their last step and the last evaluation."""
+    nodes = [ended_node(number, is_over=number < 3) for number in range(64)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sfnode.cli.testnet._table", lambda *_: None)
+        _View(Quality(is_reward=False)).show(nodes)
+    assert capsys.readouterr().err.splitlines()[1:] == ["all steps are made; 3 of 64 nodes know that the run is over"]
+
+
+def ended_node(number: int, *, is_over: bool) -> LocalNode:
+    """A node that has made its last step."""
+    status: Any = SimpleNamespace(
+        node=SimpleNamespace(step=20, steps=20),
+        training=SimpleNamespace(loss=0.5),
+        life=SimpleNamespace(model=None),
+        end=SimpleNamespace(is_over=is_over),
+    )
+    alive = iter([True, True, True])
+    process: Any = SimpleNamespace(
+        new_events=list,
+        process=SimpleNamespace(pid=os.getpid()),
+        terminate=lambda: None,
+        exit_code=0,
+        look=lambda: next(alive, False),
+    )
+    return LocalNode(name=f"node{number}", process=process, status=status)
+
+
+async def test_stop_all__nodes_that_end_slowly__are_counted_while_they_do(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ending(SimpleNamespace):
+        @property
+        def is_alive(self) -> bool:
+            return bool(self.look())
+
+    nodes, said = [ended_node(number, is_over=True) for number in range(2)], list[str]()
+    for number, node in enumerate(nodes):
+        pid = SimpleNamespace(pid=os.getpid() + number)
+        node.process = Ending(**vars(node.process) | {"process": pid})  # type: ignore[assignment]
+    monkeypatch.setattr(local_network, "Stillness", lambda pid: SimpleNamespace(look=lambda: 0.0))
+    assert await local_network.stop_all(nodes, 60.0, said.append)
+    assert said == ["stopping: 2 of 2 nodes still run"] * 3
 
 
 async def test_testnet__time_is_up_while_a_node_starts__says_so(tmp_path: Path, autojump_clock: MockClock) -> None:
