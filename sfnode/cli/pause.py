@@ -42,7 +42,7 @@ def pause(data_dir: DataDirectory, duration: str | None) -> None:
     data_dir.control.pause(until_s)
     reason = before if is_same else _heard(data_dir, before)
     text = f"paused: {printable(reason)}" if reason else _unheard(data_dir)
-    if not (is_running := data_dir.is_locked()):
+    if not (is_running := data_dir.is_in_use()):
         text = f"{data_dir} is paused from its next start on: no node runs there now"
     print_result({"paused": True, "is_running": is_running, "reason": reason or ""}, text)
 
@@ -63,7 +63,7 @@ def resume(data_dir: DataDirectory) -> None:
     data_dir.control.resume()
     reason = _heard(data_dir, before) if was_paused else before
     text = f"still paused: {printable(reason)}" if reason else "the node measures again"
-    if not (is_running := data_dir.is_locked()):
+    if not (is_running := data_dir.is_in_use()):
         text = f"{data_dir} is not paused any more; no node runs there now"
     elif reason is None or (was_paused and reason == before):
         text = _unheard(data_dir)

@@ -66,8 +66,8 @@ class Examination:
         try:
             held = data_dir.signed_manifest()
         except OperatorError as error:
-            advice = "give the --data-dir of a node, or --bootstrap or --run for a new one"
-            self._tell(fail("data directory", str(error), advice))
+            how = "give the --data-dir of a node, or --bootstrap or --run for a new one"
+            self._tell(fail("data directory", str(error), how if data_dir.starting_s() is None else ""))
             return False
         if self._signed is not None and self._signed.manifest.run_id != held.manifest.run_id:
             text = f"{data_dir} belongs to run {held.manifest.name!r}, the run file to another one"

@@ -8,7 +8,7 @@ from pathlib import Path
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.reporter import counted
+from sfnode.reporter import counted, format_seconds
 from sfnode.status import StatusWords, admission_of, last_status, read_status
 from sfnode.storage import DataDirectory, disk, pasteable, stored_basis
 
@@ -19,6 +19,8 @@ _FSYNC_S_GOOD = 0.1  # two for each own update
 
 def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Finding:
     """Report which run the directory belongs to, and whether a node runs on it now and is well."""
+    if (starting_s := data_dir.starting_s()) is not None:
+        return ok("data directory", f"a node has been starting on {data_dir} for {format_seconds(starting_s)}")
     if manifest is None:
         return ok("data directory", f"{data_dir} is new: `sfnode join` makes it")
     name = f"run {manifest.name!r} ({manifest.run_id.hex()[:16]})"

@@ -87,6 +87,8 @@ class DataDirectory(ExclusiveFolder):
     def check_is_node(self) -> None:
         """Raise OperatorError unless a node has its state here: of any release, and with a damaged manifest, too."""
         if not self.manifest_file.exists():
+            if self.starting_s() is not None:
+                raise OperatorError(f"the node on {self} has only begun to start: try again once it has its manifest")
             raise OperatorError(f"{self} is not a node's data directory: it has no {MANIFEST_FILE}")
 
     def signed_manifest(self) -> SignedManifest:

@@ -10,8 +10,12 @@ import pytest
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.api.joining import join
+from sfnode.doctor import Examination, Finding, Verdict
+from sfnode.doctor.data_directory_check import check_directory
 from sfnode.node import Life
+from sfnode.run import JoinOptions, RunSource
 from sfnode.storage import DataDirectory
+from tests.support.cli_calls import call
 from tests.support.manifests import OWNER, small_manifest
 
 
@@ -19,6 +23,24 @@ def claimed(folder: Path) -> DataDirectory:
     data_dir = DataDirectory(folder)
     data_dir.claim()
     return data_dir
+
+
+def test_commands__node_that_has_only_begun_to_start__say_so(tmp_path: Path) -> None:
+    """`pause` and `doctor` called it no node's directory, and `doctor` a stopped node once the manifest was there."""
+    life, data_dir, said = Life(), claimed(tmp_path / "node"), list[Finding]()
+    with life:
+        life.announce(data_dir)
+        for command in ("pause", "resume"):
+            outcome = call(command, data_dir.path)
+            assert outcome.code == 1 and f"the node on {data_dir} has only begun to start" in outcome.stderr, outcome
+        options = JoinOptions(source=RunSource(data_dir=data_dir))
+        Examination(options, None, said.append, is_new=False)._read_manifest()
+        assert "has only begun to start" in said[0].text and said[0].advice == ""
+        data_dir.adopt(sign_manifest(small_manifest(), OWNER))
+        outcome = call("pause", data_dir.path)
+        assert outcome.code == 0 and "the node has not said that it follows" in outcome.stdout
+        found = check_directory(data_dir, small_manifest())
+        assert found.verdict is Verdict.OK and f"a node has been starting on {data_dir} for " in found.text
 
 
 async def test_join__another_node_starts_in_the_directory__is_refused_and_changes_nothing(tmp_path: Path) -> None:
