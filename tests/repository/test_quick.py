@@ -127,6 +127,13 @@ def test_affected__ledger_of_the_whole_tree__its_own_tests_come_first() -> None:
     assert "tests/cli/test_run_show.py" in affected_tests(["sfnode/cli/show.py"], modules)
 
 
+@pytest.mark.parametrize(("folder", "name"), [("reviews", "train.jsonl"), ("tiny-opt", "config.json")])
+def test_affected__file_of_the_demo__are_the_tests_of_the_demo(folder: str, name: str) -> None:
+    """Tests make files of these names themselves: 200 to 300 test files were selected."""
+    found = affected_tests([f"sfnode/demo/{folder}/{name}"], read_modules(*OURS, "benchmarks", "tests"))
+    assert found == [f"tests/demo/test_demo_{about}.py" for about in ("data", "model", "training")]
+
+
 def test_changed_files__committed_edited_and_new__are_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
