@@ -226,6 +226,9 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
     from sfnode.training.model import loading
 
     task, data, rows, texts = options.task, options.data, options.rows, options.texts
+    if texts.spelled.template.endswith(" "):
+        text = f"Warning: the prompt ends with a space, in {texts.template[-20:]!r}, and tokenizers have words with the"
+        click.echo(printable(f"{text} space before them: leave it out; a completion may begin with it"), err=True)
     if texts.is_reward:
         tokenizer = loading.load_tokenizer(folder.path)
         texts = replace(texts, template=chat_prompt(tokenizer, texts.template, options.reward.is_chat))

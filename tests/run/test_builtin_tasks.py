@@ -205,6 +205,25 @@ def test_init__label_words_that_run_into_the_prompt__get_their_space(
     assert ("Note: taken as --labels" in outcome.stderr) == is_respelled
 
 
+@pytest.mark.parametrize(
+    ("task", "is_said"),
+    [
+        (("--template", "{a} Title: ", "--completion", "{b}"), True),
+        (("--template", "{a} Title:", "--completion", " {b}"), False),
+        (("--template", "{a} \u4e3b\u9898: ", "--labels", "\u65b0\u95fb,\u4f53\u80b2"), True),
+        (("--template", "{a} Topic: ", "--labels", "no,yes"), False),  # the note says what is made of it
+    ],
+)
+def test_init__prompt_that_ends_with_a_space__is_said_to_part_words_from_theirs(
+    task: tuple[str, ...], is_said: bool, tmp_path: Path
+) -> None:
+    """Where no label words take the space over, it stayed, and nothing was said."""
+    out = tmp_path / "a.run"
+    outcome = call("init", "--model", "embedded:tiny-opt", "--private-data", "--out", out, *task)
+    assert outcome.code == 0, outcome
+    assert ("the prompt ends with a space" in outcome.stderr) == is_said
+
+
 def test_builtin_task__none_of_them__needs_another_spelling() -> None:
     texts = [task_texts(TaskOptions(task=name)) for name in BUILTIN_TASKS]
     assert [each for each in texts if each != each.spelled] == []
