@@ -238,6 +238,27 @@ async def test_overseer__paused_and_resumed__switches_training_and_says_so_once(
         nursery.cancel_scope.cancel()
 
 
+async def test_overseer__slip_as_a_pause_ends__the_core_hears_that_it_has(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The overseer that began anew knew of no pause, and the node measured nothing until it was paused again."""
+    bench = Bench(tmp_path, WorkLimits())
+
+    def slip(_level: int, lines: tuple[str, ...]) -> None:
+        if "measures again" in lines[0]:
+            bench.overseer._reporter.listeners.remove(slip)
+            raise ValueError("a bug")
+
+    bench.overseer._reporter.listeners.append(slip)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.run)
+        DataDirectory(tmp_path).control.pause()
+        assert await bench.next() == TrainingSwitched(is_on=False)
+        DataDirectory(tmp_path).control.resume()
+        assert await bench.next() == TrainingSwitched(is_on=True)
+        nursery.cancel_scope.cancel()
+
+
 async def test_overseer__paused_before_the_start__trains_nothing_at_first(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -11,11 +11,12 @@ from unittest import mock
 import pytest
 import trio
 
-from protocol.errors import OperatorError
+from protocol.errors import OperatorError, StateMismatchError
 from protocol.run import sign_manifest
 from protocol.state import Replica
 from sfnode.network import NetworkConfig
 from sfnode.node.daemon import Daemon
+from sfnode.node.running_node import RunningNode
 from sfnode.node.watching.catch_up_monitor import CatchUpMonitor
 from sfnode.node.watching.node_watch import StatusFile
 from sfnode.reporter import Reporter
@@ -57,6 +58,28 @@ async def test_status_file__of_an_earlier_life__is_gone_while_the_node_reads_its
     with pytest.raises(OperatorError):
         await daemon.run()
     assert found == [False]
+
+
+async def test_node__peers_cannot_be_saved_at_its_end__does_not_hide_why_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk took the place of two states that differ, and of a slip, after which the node lives on."""
+    ends: list[Exception] = [StateMismatchError("the states differ"), ValueError("a bug")]
+
+    async def end(*_arguments: object) -> None:
+        raise ends.pop()
+
+    def fail(*_arguments: object) -> None:
+        raise OperatorError("the disk is full")
+
+    monkeypatch.setattr(RunningNode, "run", end)
+    monkeypatch.setattr(RunningNode, "save_peers", fail)
+    daemon = daemon_in_this_process(
+        sign_manifest(small_manifest(), OWNER), tmp_path, network=NetworkConfig(), worker=None
+    )
+    with pytest.raises(StateMismatchError):
+        await daemon.run()
+    assert ends == []
 
 
 async def look_twice(tmp_path: Path) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ class Overseer:
         self._memory_peak_bytes, self._is_out_of_memory = 0, False
         self._trainer: Trainer | None = None
         self._pause: Pause | None = None
+        self._heard: Pause | None = None  # the pause that the core has heard of, also if a slip ends `_watch`
         with slips.contained("overseer"):
             self._pause = decide(limits, self._look())  # so that the first status shows it
         self._training = trio.CancelScope()
@@ -83,8 +84,8 @@ class Overseer:
 
     async def _watch(self, inbox: trio.MemorySendChannel[Event], is_admitted: Callable[[], bool]) -> None:
         """Report changes to the core and to the operator; end a worker that takes too much memory or is not needed."""
-        previous: Pause | None = None
         while True:
+            previous = self._heard
             if self._pause is None:
                 if previous is not None:
                     self._reporter.event("resumed", "not paused any more: the node measures again")
@@ -93,12 +94,13 @@ class Overseer:
                 self._reporter.event("paused", text, reason=self._pause.reason.value)
             if (previous is None) != (self._pause is None):
                 await inbox.send(TrainingSwitched(is_on=self._pause is None))
+            self._heard = self._pause
             self._is_out_of_memory |= self._pause is not None and self._pause.reason is PauseReason.MEMORY
             self.is_needed = is_admitted()
             if not self.is_needed or self._is_out_of_memory:
                 self._training.cancel()
             await trio.sleep(_LOOK_S)
-            previous, self._pause = self._pause, decide(self._limits, self._look())
+            self._pause = decide(self._limits, self._look())
 
     def _look(self) -> Moment:
         if self._limits.memory_bytes_max is not None:
