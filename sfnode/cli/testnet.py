@@ -237,7 +237,9 @@ class _View:
         self._say(f"steps: {_steps(nodes)}; {mean}", *works, below_table=works)
 
     def show_end(self, text: str) -> None:
-        """Say what is waited for after the run."""
+        """Say what is waited for after the run, and each new stage at once: it may be silent for long."""
+        if not self._lines or self._lines[0].partition(":")[0] != text.partition(":")[0]:
+            self._printed = 0.0
         self._say(text, below_table=[text])
 
     def _say(self, *lines: str, below_table: Sequence[str]) -> None:

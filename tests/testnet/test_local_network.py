@@ -142,6 +142,17 @@ def test_view__nothing_new__is_not_said_every_two_seconds(
     assert said == ["1 of 9 rows", "", "", "2 of 9 rows", "", "2 of 9 rows"]
 
 
+def test_view__next_stage_of_the_end__is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said once, and came within two seconds of the line before: nothing named the replay and the loading."""
+    view, said = (
+        _View(Quality(is_reward=False)),
+        ["stopping: 1 of 3 nodes still run", "replaying the last node's ledger"],
+    )
+    for text in (said[0], "stopping: 0 of 3 nodes still run", said[1]):
+        view.show_end(text)
+    assert capsys.readouterr().err.splitlines() == said
+
+
 def test_view__all_steps_are_made__says_what_the_nodes_wait_for(capsys: pytest.CaptureFixture[str]) -> None:
     """64 nodes were silent for most of a minute between their last step and the last evaluation."""
     nodes = [ended_node(number, is_over=number < 3) for number in range(64)]
