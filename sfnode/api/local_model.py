@@ -46,11 +46,7 @@ def finish_run(
     if found is not None:
         basis = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
     elif draft.task.kind is TaskKind.REWARD:
-        raise OperatorError(
-            f"rewards are learnt by a dense core: it needs {calibration.EXAMPLES_MIN} prompts or more, and "
-            f"a model whose last layers write to the residual stream; {options.model} lacks these, or the prompts are "
-            "too few. Give more of them, or another model of the architectures in docs/models.md"
-        )
+        raise OperatorError(f"rewards are learnt by a dense core: {why_no_basis(data, options)}")
     elif options.method.core is CoreKind.DENSE or options.method.bits:
         option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
         why = "needs --data, the loss as objective, no --settings or --plain, and no option on how directions are drawn"
@@ -59,8 +55,7 @@ def finish_run(
         raise OperatorError(f"{option}: {why}. Leave it out to take what there can be")
     elif options.wants_basis and (rate := options.method.learning_rate) is not None:
         raise OperatorError(
-            f"--learning-rate {rate:g} is one for a dense core, which this run cannot have: "
-            f"{why_no_basis(data, options)}. "
+            f"--learning-rate {rate:g} is one for a dense core, which cannot be: {why_no_basis(data, options)}. "
             "Leave it out, or add --core canonical and a rate for random directions, such as 0.0003"
         )
     return LocalRun(signed=draft.signed(), basis=basis), found
@@ -72,6 +67,8 @@ def why_no_basis(data: TaskData, options: RunOptions) -> str:
         return f"too few examples to make a basis from: {count}, where {least} are needed"
     if not options.dense_batch_rows:
         return f"no basis can be made for over 256 rows a step (--batch-rows {options.rows})"
+    if data.judge is not None:
+        return f"{options.model} lacks the layers that it takes: take a model of the architectures in docs/models.md"
     labels = f" (here are {len(data.label_tokens)})" if data.label_tokens else ""
     return f"no basis can be made for over 129 label words{labels}, or for layers that are not known"
 

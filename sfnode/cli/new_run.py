@@ -187,9 +187,10 @@ def _say_start(found: "FoundBasis", task: TaskSpec) -> None:
     drawn = sorted(found.drawn, key=lambda each: each[1])
     _, rewards, ended = zip(*drawn, strict=True)
     shown = " and ".join(f"{text[:_ANSWER_SHOWN]!r} gets {reward:.2f}" for text, reward, _ in (drawn[-1], drawn[0]))
-    said = f"the model alone draws {len(drawn)} answers: mean reward {sum(rewards) / len(drawn):.2f}, "
-    said += f"{sum(reward >= 1.0 for reward in rewards)} fully right, {sum(ended)} have ended; {shown}"
-    click.echo(printable(said), err=True)
+    got = f"mean reward {sum(rewards) / len(drawn):.2f}, {sum(map(bool, rewards))} get something, "
+    others = "" if 2 * sum(ended) >= len(ended) else ", and the others pass no check but `contains`"
+    got += f"{sum(reward >= 1.0 for reward in rewards)} fully right, {sum(ended)} have ended{others}"
+    click.echo(printable(f"the model alone draws {len(drawn)} answers: {got}; {shown}"), err=True)
     if (best := rewards[-1]) > rewards[0]:
         return
     help_ = "let the rule ask for more" if best >= 1.0 else "let the rule reward what only some of them have"

@@ -182,7 +182,7 @@ class TaskTemplate:
             found = _shown(", ".join(map(str, row))) if row else "nothing"
             firsts = {key: value[0] if isinstance(value, list) and value else value for key, value in row.items()}
             within = [key for key, first in firsts.items() if isinstance(first, dict) and name in first]
-            alike = [key for key in row if str(key).strip().casefold() == name]
+            alike = [key for key in row if str(key).strip().casefold() == name.casefold()]
             advice = f": rename {_shown(alike[0])} to {name!r}" if alike else ""
             advice = f": give what is in {_shown(within[0])} alone, each row on a line" if within else advice
             raise OperatorError(

@@ -18,7 +18,7 @@ _MATCHES = {
 def purpose_of(task: TaskSpec) -> str:
     """Return what the model learns, such as "to answer no or yes to: {sentence} It was".
 
-    Of a template it has the first line. The text is the owner's: print it escaped.
+    Of a template it has the first line, of a chat's the first with a field. The text is the owner's: print it escaped.
     """
     prompt = _line(task.template)
     to, after = (f" to: {prompt}", f", after: {prompt}") if prompt else ("", "")
@@ -38,8 +38,9 @@ def purpose_of(task: TaskSpec) -> str:
 
 
 def _line(template: str) -> str:
-    """Return the first line that holds something, cut at a word if it is long."""
-    line = next((" ".join(each.split()) for each in template.splitlines() if each.strip()), "")
+    """Return the first line that holds something, a field after a chat's marks, cut at a word if it is long."""
+    lines = [" ".join(each.split()) for each in template.splitlines() if each.strip()]
+    line = next((each for each in lines if "{" in each or not lines[0].startswith("<")), "")
     return line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX].rpartition(' ')[0] or line[:_LINE_MAX]} ..."
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from protocol.errors import OperatorError
@@ -22,9 +21,9 @@ _COUNTS = ("words", "characters")
 _COUNT = re.compile(r"([0-9]{1,64})(?:-([0-9]{1,64}))?")
 _FORMS = (
     "Give exact:{answer}, contains:{answer}, regex:[a-z]+, number:{answer}, words:1-8, characters:1-80, a check as "
-    'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE with one of them; '
-    "{answer} is a field of the data. A program of your own says how good answers are by `sfnode join --private-reward`"
+    'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE; {answer} is a row\'s field'
 )
+_WHOLE = 'A whole rule is {"check": ..., "samples": 4, "tokens": 16}; docs/rewards.md has checks and --private-reward'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class RewardOptions:
     )
     answer_tokens: int | None = given(
         None,
-        f"Let an answer have at most this many tokens.  [default: {ANSWER_TOKENS}]",
+        f"Allow this many tokens in an answer: 17 or more for a form, such as a date.  [default: {ANSWER_TOKENS}]",
         bounds=(1, reward.ANSWER_TOKENS_MAX),
     )
     is_chat: bool | None = given(
@@ -104,7 +103,7 @@ def check_data(given_rule: str) -> dict[str, object]:
     """
     source = "--reward"
     if given_rule.startswith("@"):
-        source, path = given_rule, Path(disk.from_home(given_rule[1:]))
+        source, path = given_rule, disk.from_home(given_rule[1:])
         given_rule = disk.read_bytes(path, "the rule of rewards").decode("utf-8-sig", "replace").strip()
     name, is_short, rest = given_rule.partition(":")
     if is_short and name in _TEXTS:
@@ -112,12 +111,12 @@ def check_data(given_rule: str) -> dict[str, object]:
             raise OperatorError(f"{source} {name}: has nothing after the colon. {_FORMS}")
         return {name: rest.strip()}  # as are the answers
     if is_short and name in _COUNTS:
-        count = _COUNT.fullmatch(rest.strip())
-        if count is None:
+        if (count := _COUNT.fullmatch(rest.strip())) is None:
             raise OperatorError(f"--reward {name}:{rest[:64]}: give the least and the most, such as {name}:1-8")
         return {name: [int(count[1]), int(count[2] or count[1])]}
     if not given_rule.startswith("{"):
-        raise OperatorError(f"{source} {given_rule[:64]!r}: is no rule. {_FORMS}")
+        what = f"is no rule, and a file of one is @{given_rule[:64]}" if given_rule.endswith(".json") else "is no rule"
+        raise OperatorError(f"{source} {given_rule[:64]!r}: {what}. {_FORMS}")
     try:
         data = bounded_json.read_json(given_rule, source)
     except Malformed as error:
@@ -130,4 +129,4 @@ def _parsed(document: str) -> RewardRule:
     try:
         return parse_reward(document)
     except Malformed as error:
-        raise OperatorError(f"--reward: {error}. {_FORMS}") from None
+        raise OperatorError(f"--reward: {error}. {_WHOLE}") from None

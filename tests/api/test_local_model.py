@@ -107,7 +107,9 @@ def test_make_run__dense_core_that_cannot_be__is_refused_in_words(model: LocalMo
         model.make_run(ROWS[:31], TASK, method=MethodOptions(bits=2))
     with pytest.raises(OperatorError, match=r"--learning-rate 5 is one for .* from: 31, "):
         model.make_run(ROWS[:31], TASK, method=MethodOptions(learning_rate=5.0))
-    with pytest.raises(OperatorError, match="32 prompts or more"):
+    with pytest.raises(
+        OperatorError, match=r"^rewards are learnt by a dense core: too few .* from: 31, where 32 are needed$"
+    ):
         model.make_run(ROWS[:31], PROMPT, RewardOptions(rule_text="contains:good"))
 
 

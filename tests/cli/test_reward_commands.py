@@ -157,7 +157,7 @@ def test_init__objective_beside_a_reward__is_refused_before_anything_is_read(tmp
         ({"method": MethodOptions(directions=4)}, "leave out --settings and the options on directions"),
         ({"data": DataOptions()}, "--data is missing: .* Give a file of them"),
         ({"steps": 0}, "--steps 0: value 0 is outside"),  # before the minutes that a basis takes
-        ({}, "needs 32 prompts or more"),
+        ({}, "rewards are learnt by a dense core: too few examples to make a basis from: 8, where 32 are needed"),
     ],
 )
 def test_init__rewards_without_a_dense_core__says_what_to_leave_out_or_give(
@@ -203,6 +203,26 @@ def test_say_start__rewards_of_what_the_model_draws__warns_where_all_are_equal(
     assert said in shown
 
 
+def test_say_start__a_mean_that_rounds_to_zero__says_how_many_answers_got_something(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of 128 answers two had a part of the reward, and "mean reward 0.00, 0 fully right" looked like none at all."""
+    drawn = tuple((str(number), 0.2 * (number < 2), True) for number in range(128))
+    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)), rewarded(reward_manifest()[0].task))
+    assert "128 answers: mean reward 0.00, 2 get something, 0 fully right, 128 have ended; " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ended", "is_said"), [(1, True), (2, False), (4, False)])
+def test_say_start__most_answers_go_on__says_what_that_costs_them(
+    capsys: pytest.CaptureFixture[str], ended: int, is_said: bool
+) -> None:
+    """Of 256 answers 60 had ended, and nothing said that the rule had looked at no more than those."""
+    drawn = tuple((str(number), number / 8, number < ended) for number in range(4))
+    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)), rewarded(reward_manifest()[0].task))
+    said = ", and the others pass no check but `contains`; '3' gets"
+    assert (said in capsys.readouterr().err) is is_said
+
+
 def test_say_start__no_answer_of_a_rule_that_takes_unended_ones__has_other_advice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -221,7 +241,10 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     assert made.code == 0, made
     assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
     assert "has 1 to 6 words, else 0; 4 answers of at most 6 tokens to each prompt" in made.stdout
-    assert "the model alone draws 40 answers: mean reward 0.00, 0 fully right, 0 have ended; '" in made.stderr
+    assert (
+        "the model alone draws 40 answers: mean reward 0.00, 0 get something, 0 fully right, 0 have ended, and"
+        in made.stderr
+    )
     assert "Warning: each answer got 0.00, and equal rewards teach nothing: none has ended, and such" in made.stderr
     assert "passes no check but `contains`: give more --answer-tokens" in made.stderr
     again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run")

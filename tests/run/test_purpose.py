@@ -34,6 +34,20 @@ def test_purpose__texts__are_told_by_their_fields(kind: TaskKind, template: str,
     assert purpose_of(task) == told
 
 
+@pytest.mark.parametrize(
+    ("template", "prompt"),
+    [
+        ("<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n", "{prompt}<|im_end|>"),
+        ("<start_of_turn>user\nWhere is {city}?<end_of_turn>\n", "Where is {city}?<end_of_turn>"),
+        ("<s>[INST] {prompt} [/INST]", "<s>[INST] {prompt} [/INST]"),
+        ("Which city?\n{prompt}", "Which city?"),
+    ],
+)
+def test_purpose__chat__is_told_by_what_the_user_says(template: str, prompt: str) -> None:
+    """A fault once: `status` and `join` said that a run with SmolLM2 learns "to answer to: <|im_start|>system"."""
+    assert purpose_of(replace(rewarded(TASK), template=template)).startswith(f"to answer to: {prompt}. An answer gets")
+
+
 def test_purpose__rewards__tell_the_rule() -> None:
     assert " An answer gets 1 if the answer " in purpose_of(rewarded(TASK))
     check = {"sum": [[3, {"contains": "a"}], [1, {"words": [1, 2]}]]}

@@ -71,7 +71,8 @@ def test_reward__in_a_file_as_editors_leave_it__is_taken(tmp_path: Path, said: s
         ("words:few", ("--reward words:few: give the least and the most, such as words:1-8",)),
         ("characters:1-99999999999999", ("reward.check.characters[1]: a whole number of 0 ... 16,384 is expected",)),
         ("exact: ", ("--reward exact: has nothing after the colon", "exact:{answer}")),
-        ("words:8-1", ("--reward: reward.check.words: nothing lies in 8 ... 1", "words:1-8")),
+        ("rule.json", ("--reward 'rule.json': is no rule, and a file of one is @rule.json. Give",)),
+        ("words:8-1", ("--reward: reward.check.words: nothing lies in 8 ... 1",)),
         ("exact:{answer", ("reward.check.exact: a single brace at character 1", "written twice")),
         ("regex:a{2,3}", ("reward.check.regex: {2,3} is not a field", "a{{2,3}}")),
         ("regex:(", ("the check's pattern '('", "missing )", "RE2 syntax")),
@@ -79,6 +80,11 @@ def test_reward__in_a_file_as_editors_leave_it__is_taken(tmp_path: Path, said: s
         ("{", ("--reward: not JSON", "exact:{answer}")),
         ('{"check": 1}', ("reward.check: an object is expected",)),
         ('{"check": {"exact": "a"}, "sample": 8}', ("'sample' is unknown; known are check, samples, tokens",)),
+        (
+            '{"exact": "a", "tokens": 20}',
+            ("'tokens' is unknown", 'A whole rule is {"check": ..., "samples": 4, "tokens"'),
+        ),
+        ('{"upper": true}', ("'upper' is unknown; known are exact,", "has checks and --private-reward")),
         ("@/nowhere/rule.json", ("/nowhere/rule.json", "the rule of rewards")),
         ("exact:" + "a" * 4_096, ("characters are more than 4,096",)),
     ],
@@ -87,6 +93,13 @@ def test_reward__no_rule__teaches(text: str, parts: tuple[str, ...]) -> None:
     with pytest.raises(OperatorError) as refusal:
         document_of(text)
     assert [part for part in parts if part not in str(refusal.value)] == []
+
+
+def test_reward__slip_within_a_rule__is_not_followed_by_all_other_forms() -> None:
+    """A fault once: what was wrong stood before 400 characters on how else to write a rule."""
+    with pytest.raises(OperatorError) as refusal:
+        document_of('{"check": {"exact": "{answer}"}, "token": 20}')
+    assert "'token' is unknown" in str(refusal.value) and "words:1-8" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("samples", "rows"), [(8, 16), (12, 12), (64, 64), (3, 15)])

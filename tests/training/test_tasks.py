@@ -100,7 +100,9 @@ def test_read_task__row_on_which_the_tokenizer_panics__is_named_and_the_process_
         (TEXT, {"text": ""}, "no token to predict"),
         (TEXT, {"text": None}, "field 'text' is null, and not a text"),
         (CLASSIFICATION | {"template": "{sentence}"}, {"sentence": "", "label": 0}, "no token to predict"),
-        (REWARD, {"sentence": "film"}, "answer of 4 tokens leaves no room for it, and a larger --max-tokens does"),
+        (REWARD, {"Sentence ": "film"}, "field 'sentence' is missing; .*: rename 'Sentence ' to 'sentence'"),
+        (REWARD | {"template": "{Film}"}, {"film": "a"}, "field 'Film' is missing; .*: rename 'film' to 'Film'"),
+        (REWARD, {"sentence": "film"}, "answer of 4 tokens leaves no room: take fewer --answer-tokens or more"),
     ],
 )
 def test_row__not_what_its_kind_needs__is_refused_with_its_place(

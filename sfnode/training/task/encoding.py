@@ -158,9 +158,9 @@ class PromptEncoder:
         room = self._task.max_tokens - len(self._prefix) - answer_tokens
         body = self._encoded(texts.prompt)
         if room < 1 or not body:
-            why = f"an answer of {answer_tokens} tokens leaves no room for it, and a larger --max-tokens does"
+            why = f"an answer of {answer_tokens} tokens leaves no room: take fewer --answer-tokens or more --max-tokens"
             why = "the prompt is empty" if room >= 1 else why
-            raise OperatorError(f"{where}: {why}; the run has prompts and answers of {self._task.max_tokens} tokens")
+            raise OperatorError(f"{where}: {why}; a prompt and its answer may have {self._task.max_tokens} tokens")
         tokens = (*self._prefix, *body[-room:])
         return Example(tokens=tokens, label=0, fields=texts.fields, lost=max(0, len(body) - room))
 
