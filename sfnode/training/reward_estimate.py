@@ -133,13 +133,13 @@ def checked_answers(judge: AnswerJudge, examples: Sequence[Example], written: An
 
 
 def draw_answers(
-    shared: SharedModel, data: TaskData, prompts: Sequence[Example], on_progress: Callable[[int, int], None]
+    shared: SharedModel, data: TaskData, on_progress: Callable[[int, int], None]
 ) -> tuple[TaskData, list[Drawn]]:
-    """Return ``data`` with these prompts and an answer of the model's own to each, before a run, and what they get.
+    """Return ``data`` with an answer of the model's own to each of its prompts, before a run, and what they get.
 
     Writing an answer and looking at it, which follows, count as one example each.
     """
-    judge, writer = judge_of(data), writer_of(shared, data, {})
+    judge, writer, prompts = judge_of(data), writer_of(shared, data, {}), data.examples
     draws = drawn_examples.answer_draws(0, len(prompts), judge.rule.tokens)[:, None]
     examples: list[Example] = []
     drawn: list[Drawn] = []

@@ -109,8 +109,8 @@ def calibrate(
         raise OperatorError("the choices of each row are all alike, so they teach nothing: give different ones")
     drawn, is_short = list[Drawn](), _is_short(data)
     if data.judge is not None:
-        chosen = spread_out(data.examples, 2 * _PROMPTS if is_short else _PROMPTS)
-        data, drawn = draw_answers(shared, data, chosen, on_progress)
+        few = replace(data, examples=tuple(spread_out(data.examples, 2 * _PROMPTS if is_short else _PROMPTS)))
+        data, drawn = draw_answers(shared, few, lambda done, twice: on_progress(done, twice + trial_passes(few)))
         is_short = is_short and begins_apart(data.examples, drawn)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(writers_of(shared, tensors), has_label_words=labels > 0)
