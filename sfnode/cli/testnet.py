@@ -129,6 +129,8 @@ def testnet(
         held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if held:
         raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
+    if eval_data is not None:  # a slip in it shows before minutes of work on a basis
+        row_files.checked_texts(example_files.locate(eval_data, split="eval"), options.texts.row_template)
     basis = folder / f"{_NAME}{stored_basis.BASIS_ENDING}"
     run = make_run(options, folder / "owner.key", default_name=_NAME, basis_out=basis)
     signed = run.signed

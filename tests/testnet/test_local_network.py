@@ -30,7 +30,7 @@ from tests.support.cli_calls import call, shared_worker
 from tests.support.daemons import demo_run, run_sfnode, training
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.small_disk import fill, small_disk
-from tests.support.task_specs import CLASSIFICATION, TEXT, task_spec
+from tests.support.task_specs import CLASSIFICATION, TEXT, task_spec, write_rows
 
 
 def known(accuracy: float) -> EvaluatedStep:
@@ -265,6 +265,18 @@ def test_testnet__members_without_parts_of_their_own__says_what_is_missing() -> 
     assert outcome.code == 1 and "--members compares parts of --private-data on --eval-data" in outcome.stderr
     outcome = call("testnet", "--template", "{text}:", "--labels", " no, yes", "--dir", "new")
     assert outcome.code == 1 and "--data is missing: give" in outcome.stderr and "--private" not in outcome.stderr
+
+
+@pytest.mark.parametrize("said", ["no data file", "held-out.jsonl:2: field 'wanted' is missing"])
+def test_testnet__held_out_rows_that_no_node_can_read__are_refused_before_the_basis(said: str, tmp_path: Path) -> None:
+    """A fault once: that a file was missing was said after the minutes that a basis takes, and a field by a node."""
+    (held_out := tmp_path / "held-out.jsonl").write_text('{"prompt": "a", "wanted": "b"}\n{"prompt": "a"}\n', "utf-8")
+    data = write_rows(tmp_path / "prompts.jsonl", [{"prompt": f"a film {row}", "wanted": "great"} for row in range(32)])
+    held_out = tmp_path / "none.jsonl" if said == "no data file" else held_out
+    given = ("--reward", "contains:{wanted}", "--data", data, "--private-data", "--eval-data", held_out)
+    outcome = call("testnet", *given, "--nodes", 1, "--steps", 1, "--dir", tmp_path / "net")
+    assert outcome.code == 1 and said in outcome.stderr and "draws" not in outcome.stderr
+    assert not (tmp_path / "net").exists()
 
 
 def test_testnet__parts_of_the_demos_data__are_measured_on_its_held_out_rows(
