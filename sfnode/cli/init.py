@@ -119,6 +119,10 @@ def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, objec
         "basis": None if run.basis is None else str(run.basis),
         "calibration_rows": None if run.found is None else run.found.rows,
         "calibration_backward_rows": None if run.found is None else run.found.backward_rows,
+        "drawn_answers": [
+            {"text": text, "reward": reward, "has_ended": has_ended}
+            for text, reward, has_ended in (() if run.found is None else run.found.drawn)
+        ],
         "file": str(out),
         "data": run.data,
     }

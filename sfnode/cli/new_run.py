@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # imports torch
     from sfnode.training.task import TaskData
 
 _ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that few rows have, or none
+_FEW_VALUES, _LABELLED_ROWS = 16, 64  # of answers that could be labels, and the rows that are looked at
+_FORM_TOKENS = 20  # above 16, at which SPEC 5.7 draws otherwise
 _UNEVEN = 4  # times the rows of another label: what that costs is in docs/tasks.md
 
 
@@ -85,6 +87,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
     _warn_of_examples(task, described.data, loading.positions_of(folder.path))
+    _say_named_answers(described.data)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     if options.dense_batch_rows:
@@ -182,6 +185,25 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
         click.echo(f"Warning: {text}: {more}, or leave these {what} out", err=True)
 
 
+def _say_named_answers(data: "TaskData") -> None:
+    """Say so where a field of the rows is the right answer to each prompt, and one of few: such are learnt as labels.
+
+    From rewards a model may learn one of them, and answer it always: docs/decisions/0035-rewards.md
+    """
+    judge, looked = data.judge, data.examples[:_LABELLED_ROWS]
+    if judge is None or len(looked) < _LABELLED_ROWS:
+        return
+    for name in sorted({*judge.rule.fields}):
+        values = sorted({str(dict(each.fields)[name]) for each in data.examples})
+        if len(values) > _FEW_VALUES or any(
+            judge.reward(str(dict(each.fields)[name]), True, each.fields) < 1.0 for each in looked
+        ):
+            continue
+        text = f"Note: {name!r} is the right answer to each prompt, and one of {len(values)}: labels teach such answers"
+        how = f"from fewer rows. For that, call it `label`, and give --labels {','.join(values)!r}, not --reward"
+        click.echo(printable(f"{text} {how}"), err=True)
+
+
 def _say_start(found: "FoundBasis", task: TaskSpec) -> None:
     """Say what the answers get that the model has drawn, with the best and the worst; warn if all get the same."""
     drawn = sorted(found.drawn, key=lambda each: each[1])
@@ -191,6 +213,9 @@ def _say_start(found: "FoundBasis", task: TaskSpec) -> None:
     others = "" if 2 * sum(ended) >= len(ended) else ", and the others pass no check but `contains`"
     got += f"{sum(reward >= 1.0 for reward in rewards)} fully right, {sum(ended)} have ended{others}"
     click.echo(printable(f"the model alone draws {len(drawn)} answers: {got}; {shown}"), err=True)
+    if found.is_cut_form:
+        more = f"--answer-tokens {_FORM_TOKENS}, or a rule with as many tokens: unlikely ones are then not drawn"
+        click.echo(f"Note: the best answers are forms of several tokens, which are learnt sooner with {more}", err=True)
     if (best := rewards[-1]) > rewards[0]:
         return
     help_ = "let the rule ask for more" if best >= 1.0 else "let the rule reward what only some of them have"

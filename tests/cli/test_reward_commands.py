@@ -27,6 +27,7 @@ from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
 from sfnode.storage.record_store import Store
 from sfnode.training.calibration import FoundBasis
+from sfnode.training.task import TaskData
 from sfnode.worker.audit_case import check_auditable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
@@ -34,6 +35,10 @@ from tests.support.reward_runs import reward_manifest, reward_run, rewarded, wri
 STEPS = 3
 EMBEDDED = ("--model", "embedded:tiny-opt")
 ALICE = Signer(b"alice".ljust(32, b"."))
+
+
+def found_with(drawn: tuple[tuple[str, float, bool], ...], *, is_cut_form: bool = False) -> FoundBasis:
+    return cast(FoundBasis, SimpleNamespace(drawn=drawn, is_cut_form=is_cut_form))
 
 
 @pytest.fixture
@@ -193,7 +198,7 @@ def test_say_start__rewards_of_what_the_model_draws__warns_where_all_are_equal(
     checker = Checker(parse_reward(json.dumps({"check": check, "samples": 4, "tokens": 4})))
     texts = ("great", "bad", "a great\nfilm")
     drawn = tuple((text, checker.reward(text, True, {}), True) for text in texts)
-    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)), rewarded(reward_manifest()[0].task))
+    new_run._say_start(found_with(drawn), rewarded(reward_manifest()[0].task))
     shown = capsys.readouterr().err
     assert (
         shown.startswith("the model alone draws 3 answers: mean reward ")
@@ -208,7 +213,7 @@ def test_say_start__a_mean_that_rounds_to_zero__says_how_many_answers_got_someth
 ) -> None:
     """Of 128 answers two had a part of the reward, and "mean reward 0.00, 0 fully right" looked like none at all."""
     drawn = tuple((str(number), 0.2 * (number < 2), True) for number in range(128))
-    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)), rewarded(reward_manifest()[0].task))
+    new_run._say_start(found_with(drawn), rewarded(reward_manifest()[0].task))
     assert "128 answers: mean reward 0.00, 2 get something, 0 fully right, 128 have ended; " in capsys.readouterr().err
 
 
@@ -218,17 +223,50 @@ def test_say_start__most_answers_go_on__says_what_that_costs_them(
 ) -> None:
     """Of 256 answers 60 had ended, and nothing said that the rule had looked at no more than those."""
     drawn = tuple((str(number), number / 8, number < ended) for number in range(4))
-    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)), rewarded(reward_manifest()[0].task))
+    new_run._say_start(found_with(drawn), rewarded(reward_manifest()[0].task))
     said = ", and the others pass no check but `contains`; '3' gets"
     assert (said in capsys.readouterr().err) is is_said
+
+
+@pytest.mark.parametrize("is_form", [True, False])
+def test_say_start__best_answers_are_forms_of_a_rule_for_few_tokens__names_the_option(
+    capsys: pytest.CaptureFixture[str], is_form: bool
+) -> None:
+    """Dates learnt to 12 % with the default of 16 tokens, to 31 % with 20, and nobody said so."""
+    drawn = (("1 May", 0.0, True), ("2020-05-01", 1.0, True))
+    new_run._say_start(found_with(drawn, is_cut_form=is_form), rewarded(reward_manifest()[0].task))
+    assert ("learnt sooner with --answer-tokens 20" in capsys.readouterr().err) is is_form
 
 
 def test_say_start__no_answer_of_a_rule_that_takes_unended_ones__has_other_advice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     task = replace(reward_manifest()[0].task, completion=RewardOptions(rule_text="contains:{answer}").document)
-    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=(("a", 0.0, False), ("b", 0.0, False)))), task)
+    drawn = (("a", 0.0, False), ("b", 0.0, False))
+    new_run._say_start(found_with(drawn), task)
     assert "got 0.00, and equal rewards teach nothing: look whether the rule rewards" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("reward", "rows", "is_said"),
+    [
+        ("regex:(?i){answer}\\.?", [("a", "yes"), ("b", "no")] * 32, True),
+        ("exact:{answer}", [("a", f"number {row}") for row in range(64)], False),  # a form, not a decision
+        ("exact:it is {answer}", [("a", "yes"), ("b", "no")] * 32, False),  # the field alone is no right answer
+        ("exact:{answer}", [("a", "yes"), ("b", "no")] * 31, False),
+    ],
+)
+def test_say_named_answers__one_of_few_is_right_for_each_prompt__points_to_labels(
+    capsys: pytest.CaptureFixture[str], reward: str, rows: list[tuple[str, str]], is_said: bool
+) -> None:
+    """From rewards a run learns to answer "world" to all news, from labels 84 % of them (decision 35)."""
+    rule = RewardOptions(rule_text=reward).rule
+    judge = SimpleNamespace(
+        rule=rule, reward=lambda text, ended, fields: Checker(rule).reward(text, ended, dict(fields))
+    )
+    examples = [SimpleNamespace(fields=(("answer", answer),)) for _, answer in rows]
+    new_run._say_named_answers(cast(TaskData, SimpleNamespace(judge=judge, examples=examples)))
+    assert ("give --labels 'no,yes'" in (said := capsys.readouterr().err)) is is_said and bool(said) is is_said
 
 
 def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Path) -> None:
@@ -247,5 +285,7 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     )
     assert "Warning: each answer got 0.00, and equal rewards teach nothing: none has ended, and such" in made.stderr
     assert "passes no check but `contains`: give more --answer-tokens" in made.stderr
-    again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run")
+    again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run", "--json")
     assert again.code == 0 and "prompts are cut" not in again.stderr
+    drawn = json.loads(again.stdout)["drawn_answers"]
+    assert [(each["reward"], each["has_ended"]) for each in drawn] == [(0.0, False)] * 40

@@ -175,7 +175,8 @@ def test_calibrate__short_answers_that_begin_apart__v_has_length_one_at_the_toke
     Answers that go on to "good" and get something for it are not told apart by their first token.
     """
     shared, data = SharedModel(tiny_llama()), some_questions(check=check, tokens=tokens)
-    bases, _ = dense_bases(shared, data)
+    bases, found = dense_bases(shared, data)
+    assert found.is_cut_form == (tokens == 16 and check == CHECK)
     begun = replace(data, examples=tuple(replace(each, candidates=((1,),)) for each in data.examples))
     look = look_at(shared, bases.manifest.tensors, begun, lambda _done, _all: None)
     lengths = [

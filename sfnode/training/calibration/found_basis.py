@@ -79,6 +79,8 @@ class FoundBasis:
         rows: that went through the model to find it.
         backward_rows: that went back through it, to its activations; 0 where the layers take the direct path.
         drawn: the answers that it was found with, one to a prompt; none where the run has labels or texts.
+        is_cut_form: the rule allows few tokens, and the answers that got most are decided at each of theirs: more
+            allowed ones would be drawn without unlikely ones (SPEC 5.7), and such forms are learnt sooner.
     """
 
     content: BasisContent
@@ -88,6 +90,7 @@ class FoundBasis:
     rows: int
     backward_rows: int
     drawn: tuple[Drawn, ...] = ()
+    is_cut_form: bool = False
 
 
 def calibrate(
@@ -156,6 +159,7 @@ def calibrate(
         rows=len(look.example) + len(path) + rows,
         backward_rows=len(path) if measured else 0,
         drawn=tuple(drawn),
+        is_cut_form=bool(drawn) and _is_short(data) and not is_short,
     )
 
 
