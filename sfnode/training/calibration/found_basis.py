@@ -124,8 +124,7 @@ def calibrate(
     look = look_at(shared, moving, data, lambda more, _: on_progress(len(drawn) + more, total))
     # The basis: V of each layer, then U, as the file holds them.
     target_Hr = _target(shared, data.label_tokens, look, _SHORT_CORE_ROWS if is_short else _CORE_ROWS)
-    core_rows = target_Hr.shape[1]
-    if (rank := _rank(len(moving) * core_rows)) is None:
+    if (rank := _rank(len(moving) * (core_rows := target_Hr.shape[1]))) is None:
         return None
     sides = [
         _entries(_leading((_beginnings if is_short else _all_tokens)(x, look), first, before, rank))
