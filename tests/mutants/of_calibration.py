@@ -105,7 +105,7 @@ BASES = (
         edits=(Edit(_FOUND, "calibrate", "_beginnings if is_short else _all_tokens", "_all_tokens"),),
         detector=Tests(
             (
-                "tests/training/test_reward_estimate.py::test_calibrate__answers_of_at_most_16_tokens__"
+                "tests/training/test_reward_estimate.py::test_calibrate__short_answers_that_begin_apart__"
                 "v_has_length_one_at_the_token_where_they_begin",
             )
         ),
