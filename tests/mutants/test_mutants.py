@@ -23,7 +23,7 @@ from tests import REPOSITORY
 from tests.mutants import detectors, of_network, of_peers
 from tests.mutants.catalogue import BY_NAME, CONTROLS, MUTANTS, controls
 from tests.mutants.command import Row, main, run_here, summary
-from tests.mutants.detectors import BrokenMutantError, HashSeeds, Simulation, Tests, checked, cpu_limit
+from tests.mutants.detectors import BrokenMutantError, HashSeeds, Simulation, checked, cpu_limit
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit, StaleEditError, switched_on
 from tests.simulation.holding import Violation
@@ -62,7 +62,9 @@ def test_mutants__names__are_unique_and_enough() -> None:
 
 def test_mutants__tests_that_they_name__are_there() -> None:
     """One was renamed, and its mutant was caught no more until all of them ran."""
-    named = {name for mutant in MUTANTS if isinstance(mutant.detector, Tests) for name in mutant.detector.names}
+    named = {
+        name for mutant in MUTANTS if isinstance(mutant.detector, detectors.Tests) for name in mutant.detector.names
+    }
     for name in named:
         file, _, test = name.partition("::")
         assert f"def {test.partition('[')[0]}" in (REPOSITORY / file).read_text("utf-8"), name
