@@ -113,7 +113,7 @@ def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
 
 
 def _say(what: str, data_dir: DataDirectory) -> None:
-    path, is_running = data_dir.node_file, data_dir.is_locked()
+    path, is_running = data_dir.node_file, data_dir.is_in_use()
     following = "stop the node and start it again" if is_running else "start the node"
     text = f"{printable(what)}\nwritten  {path}\nnext     {following}: {pasteable('sfnode start --data-dir', data_dir)}"
     print_result({"file": str(path), "is_running": is_running}, text)

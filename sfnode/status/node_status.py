@@ -148,7 +148,8 @@ def read_status(data_dir: DataDirectory) -> Status:
     """Return the last snapshot of a node. OperatorError: none runs, it hangs, or the file is bad."""
     if (starting_s := data_dir.starting_s()) is not None:
         text = f"the node on {data_dir} has been starting for {format_seconds(starting_s)}: it fetches what is missing"
-        raise OperatorError(f"{text}, looks for a key or reads its disk. Try again; `sfnode stop` ends it")
+        more = "looks for a key, reads its disk or rests after a fault of its own. Try again; `sfnode stop` ends it"
+        raise OperatorError(f"{text}, {more}")
     ended = data_dir.end.describe()
     if not ended:
         data_dir.check_is_node()

@@ -107,10 +107,8 @@ class DataDirectory(ExclusiveFolder):
         with os_errors(f"use the data directory {self}"):
             held = decode_run_file(self.manifest_file).manifest if self.manifest_file.exists() else signed.manifest
         if held.run_id != signed.manifest.run_id:
-            raise OperatorError(
-                f"the data directory {self} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), not to "
-                f"{signed.manifest.name!r} ({signed.manifest.run_id.hex()[:16]}). Use another --data-dir"
-            )
+            own, new = (f"{each.name!r} ({each.run_id.hex()[:16]})" for each in (held, signed.manifest))
+            raise OperatorError(f"the data directory {self} belongs to run {own}, not to {new}. Use another --data-dir")
 
     def entries(self) -> tuple[list[Path], list[Path]]:
         """Return what lies in the directory, by name: what nodes write, and what somebody else has put there."""

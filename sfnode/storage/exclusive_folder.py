@@ -66,10 +66,8 @@ class ExclusiveFolder:
                 self.path.chmod(_MODE)
             is_open = self.is_open_to_others()
         if is_open:
-            raise OperatorError(
-                f"other users of this machine can enter the data directory {self}, and its file system does not let "
-                "that be changed. Use another --data-dir"
-            )
+            text = f"other users of this machine can enter the data directory {self}"
+            raise OperatorError(f"{text}, and its file system does not let that be changed. Use another --data-dir")
         return was_open
 
     def check(self) -> None:
@@ -80,16 +78,12 @@ class ExclusiveFolder:
                 user = f"'#{owner}'"  # to sudo, a user without a name
                 with suppress(KeyError):
                     user = self.path.owner()
-                raise OperatorError(
-                    f"the data directory {self} belongs to another user of this machine. Use another --data-dir, or "
-                    f"run the command as that user: `sudo -u {user} sfnode ...`"
-                )
+                how = f"Use another --data-dir, or run the command as that user: `sudo -u {user} sfnode ...`"
+                raise OperatorError(f"the data directory {self} belongs to another user of this machine. {how}")
             for path in (self.path, *self.path.iterdir()):
                 if _is_foreign(path):
-                    raise OperatorError(
-                        f"{path} belongs to another user of this machine, who has put it there. Look what it is and "
-                        "remove it, or use another --data-dir"
-                    )
+                    text = f"{path} belongs to another user of this machine, who has put it there"
+                    raise OperatorError(f"{text}. Look what it is and remove it, or use another --data-dir")
 
     def is_open_to_others(self) -> bool:
         """Return whether anybody but its owner can enter, list or change the folder. OSError."""
@@ -134,7 +128,7 @@ class ExclusiveFolder:
                 os.close(descriptor)
 
     def starting_s(self) -> float | None:
-        """Return for how many seconds a node has been starting here, without having the lock yet; None: none does."""
+        """Return for how many seconds a node starts here, or starts again, and has no lock yet; None: none does."""
         with suppress(OSError):
             age_s = time.time() - (self.path / START_FILE).stat().st_mtime
             return max(0.0, age_s) if self.is_locked(START_FILE) and not self.is_locked() else None

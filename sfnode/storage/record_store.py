@@ -18,6 +18,7 @@ from protocol.limits import STEPS_MAX
 from protocol.run import SignedManifest
 from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
 from sfnode.storage.disk import write_durably
+from sfnode.storage.exclusive_folder import START_FILE
 from sfnode.storage.stored_records import SLOT_INDEX, OfPeers, StoredRecords, damaged, sqlite_errors
 
 _SCHEMA = f"""
@@ -39,6 +40,7 @@ class Store(StoredRecords):
 
         OperatorError: it belongs to another run, is in use, cannot be written, or the disk is full.
         """
+        self._start_file = data_dir.path / START_FILE
         self._lock: int | None = data_dir.lock()
         try:
             data_dir.remove_killed_writes()
@@ -61,6 +63,8 @@ class Store(StoredRecords):
 
     def _release(self) -> None:
         if self._lock is not None:
+            with suppress(OSError):  # a daemon that lives on starts again from now on
+                os.utime(self._start_file)
             os.close(self._lock)
             self._lock = None
 

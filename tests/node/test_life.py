@@ -14,7 +14,9 @@ from sfnode.doctor import Examination, Finding, Verdict
 from sfnode.doctor.data_directory_check import check_directory
 from sfnode.node import Life
 from sfnode.run import JoinOptions, RunSource
-from sfnode.storage import DataDirectory
+from sfnode.status import read_status
+from sfnode.storage import DataDirectory, Store
+from sfnode.storage.exclusive_folder import START_FILE
 from tests.support.cli_calls import call
 from tests.support.manifests import OWNER, small_manifest
 
@@ -97,6 +99,22 @@ def test_announce__daemon_rests_between_two_lives__another_node_neither_starts_t
         assert "it was killed" in data_dir.end.describe(), "the first one runs, and its end is not known yet"
     os.close(held)
     assert "in good order" in data_dir.end.describe() and not data_dir.is_in_use()
+
+
+def test_status__daemon_rests_between_two_lives__counts_from_the_last_ones_end_and_names_it(tmp_path: Path) -> None:
+    """`status` said of a node that had run for three days that it had been starting for three days, and `config` that
+    one need but start it."""
+    life, data_dir = Life(), claimed(tmp_path / "node")
+    with life:
+        life.announce(data_dir)
+        store = Store(data_dir, sign_manifest(small_manifest(), OWNER))
+        life.begin(data_dir)
+        os.utime(data_dir.path / START_FILE, (0.0, 0.0))
+        store.close()
+        with pytest.raises(OperatorError, match=r"starting for [0-5] s: .* or rests after a fault of its own\."):
+            read_status(data_dir)
+        outcome = call("config", "set", "threads", "2", "--data-dir", data_dir)
+        assert "next     stop the node and start it again" in outcome.stdout
 
 
 def test_life__node_fails_at_the_lock_of_one_that_announced_nothing__its_end_is_not_the_runners(tmp_path: Path) -> None:
