@@ -18,7 +18,7 @@ from sfnode.node.model_sharing import DataSharing
 from sfnode.node.running_node import RunningNode
 from sfnode.reporter import Reporter, counted
 from sfnode.storage import Store
-from sfnode.unexpected_errors import ENDINGS, Slips
+from sfnode.unexpected_errors import Slips
 
 
 class Daemon:
@@ -62,7 +62,7 @@ class Daemon:
             try:
                 await self.running.run(started)
             finally:
-                with self.slips.contained("saving peers"), suppress(*ENDINGS):  # must not hide why the life has ended
+                with self.slips.contained("saving peers", endings=()):  # must not hide why the life has ended
                     self.running.save_peers()
 
     async def _load_replica(self, store: Store) -> Replica:

@@ -80,6 +80,7 @@ async def test_node__peers_cannot_be_saved_at_its_end__does_not_hide_why_it_ende
     with pytest.raises(StateMismatchError):
         await daemon.run()
     assert ends == []
+    assert daemon.slips.state.count == 3, "the slip, and each try: nothing had said that the peers were lost"
 
 
 async def look_twice(tmp_path: Path) -> list[dict[str, Any]]:
