@@ -3,7 +3,7 @@
 import json
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -191,7 +191,7 @@ class TaskTemplate:
         return row[name]
 
 
-def spelled_names(found: Iterable[str], wanted: Sequence[str], where: str) -> list[str]:
+def spelled_names(found: Collection[str], wanted: Sequence[str], where: str) -> list[str]:
     """Return the names of a file's columns, spelled as wanted: an accent may be a character of its own in either.
 
     OperatorError: two columns have a wanted name.
@@ -199,7 +199,9 @@ def spelled_names(found: Iterable[str], wanted: Sequence[str], where: str) -> li
     forms = {normalize("NFC", name): name for name in wanted}
     names = [each if each in wanted else forms.get(normalize("NFC", str(each)), each) for each in found]
     if twice := [name for name in wanted if names.count(name) > 1]:
-        raise OperatorError(f"{where}: two columns are called {twice[0]!r} (an accent has two forms): rename one")
+        is_accent = len({own for own, name in zip(found, names, strict=True) if name == twice[0]}) > 1
+        how = " (an accent has two forms)" if is_accent else ""
+        raise OperatorError(f"{where}: two columns are called {twice[0]!r}{how}: rename one")
     return names
 
 

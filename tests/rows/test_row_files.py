@@ -113,6 +113,17 @@ def test_rows__two_columns_differ_in_how_an_accent_is_written__are_refused(form:
     assert row_files.checked_texts(path, both) == 1, "a template that names both says which is which"
 
 
+@pytest.mark.parametrize("name", ["text", _NAMES[0]])
+def test_rows__two_columns_of_the_very_same_name__are_not_said_to_differ_in_an_accent(
+    name: str, tmp_path: Path
+) -> None:
+    """Of two columns `text` it said that an accent has two forms."""
+    (path := tmp_path / "rows.csv").write_text(f"{name},{name},label\na,b,1\n", "utf-8")
+    template = TaskTexts(template=f"{{{name}}} Good?", label_words=(" bad", " good")).row_template
+    with pytest.raises(OperatorError, match=rf"two columns are called '{name}': rename one"):
+        row_files.checked_texts(path, template)
+
+
 @pytest.mark.parametrize("numbers", ["1 2 4", "1.0 2.0 4.0", '"1" "2" "4"'])
 def test_rows__label_words_that_are_numbers__are_meant_by_numbers_in_every_file_of_people(
     numbers: str, tmp_path: Path
