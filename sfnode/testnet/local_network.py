@@ -221,7 +221,8 @@ class LocalNetwork:
 
     async def _check(self, *, is_in_time: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
-        self._on_end("replaying the last node's ledger, then loading the model to evaluate it before and after")
+        then = ", then loading the model to evaluate it before and after" if self._config.training.eval_data else ""
+        self._on_end(f"replaying the last node's ledger{then}")
         with DataDirectory(self.nodes[-1].process.directory).replayed(self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()

@@ -153,6 +153,22 @@ def test_view__next_stage_of_the_end__is_said_at_once(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.splitlines() == said
 
 
+@pytest.mark.parametrize("is_evaluated", [True, False])
+async def test_check__evaluation__is_announced_where_there_is_one(is_evaluated: bool, tmp_path: Path) -> None:
+    """Without --eval-data it said that the model was loaded to be evaluated, which nobody did."""
+    node: Any = SimpleNamespace(process=SimpleNamespace(directory=tmp_path))
+    given: Any = SimpleNamespace(
+        signed=sign_manifest(small_manifest(), OWNER),
+        training=SimpleNamespace(eval_data=tmp_path if is_evaluated else None),
+    )
+    said = list[str]()
+    network = LocalNetwork(given, lambda nodes: None, on_end=said.append)
+    network.nodes = [node]
+    with pytest.raises(OperatorError, match="ledger"):
+        await network._check(is_in_time=True, is_stopped=True, seconds=1.0)
+    assert said[0].startswith("replaying the last node's ledger") and ("the model" in said[0]) == is_evaluated
+
+
 def test_view__all_steps_are_made__says_what_the_nodes_wait_for(capsys: pytest.CaptureFixture[str]) -> None:
     """64 nodes were silent for most of a minute between their last step and the last evaluation."""
     nodes = [ended_node(number, is_over=number < 3) for number in range(64)]
