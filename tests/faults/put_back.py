@@ -32,7 +32,7 @@ PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
     "lost-job": (
         Edit(
             "sfnode.worker.trainer", "Trainer._serve",
-            "self.estimating = job.step if isinstance(job, StartEstimate) else None", "pass",
+            "self.estimating = job.step if isinstance(job, events.StartEstimate) else None", "pass",
         ),
         Edit(
             "sfnode.worker.trainer", "Trainer._estimate",
