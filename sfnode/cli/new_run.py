@@ -195,7 +195,7 @@ def _say_named_answers(data: "TaskData") -> None:
         return
     for name in sorted({*judge.rule.fields}):
         values = sorted({str(dict(each.fields)[name]) for each in data.examples})
-        if len(values) > _FEW_VALUES or any(
+        if not 1 < len(values) <= _FEW_VALUES or any(
             judge.reward(str(dict(each.fields)[name]), True, each.fields) < 1.0 for each in looked
         ):
             continue

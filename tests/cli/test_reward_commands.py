@@ -254,6 +254,7 @@ def test_say_start__no_answer_of_a_rule_that_takes_unended_ones__has_other_advic
         ("exact:{answer}", [("a", f"number {row}") for row in range(64)], False),  # a form, not a decision
         ("exact:it is {answer}", [("a", "yes"), ("b", "no")] * 32, False),  # the field alone is no right answer
         ("exact:{answer}", [("a", "yes"), ("b", "no")] * 31, False),
+        ("exact:{answer}", [("a", "yes")] * 64, False),  # one label is none
     ],
 )
 def test_say_named_answers__one_of_few_is_right_for_each_prompt__points_to_labels(
