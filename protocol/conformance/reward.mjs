@@ -71,7 +71,7 @@ function fieldsIn(part) {
   return [...new Set(part.values?.() ?? Object.values(part))].flatMap(fieldsIn);
 }
 
-/** {check, fields, samples, tokens} of a text; Unfit if it is no rule. */
+/** {check, answer, fields, samples, tokens} of a text, answer null where it has none; Unfit if it is no rule. */
 export function readRule(text) {
   const rule = readBounded(text);
   const isText = (value) => {
@@ -80,12 +80,14 @@ export function readRule(text) {
     return !Array.isArray(value) || value.every(isText);
   };
   demand(isText(rule), "half of a surrogate pair");
-  const members = membersOf(rule, ["check", "samples", "tokens"], "rule");
-  demand(members.size === 3, "a member is missing");
+  const members = membersOf(rule, ["check", "samples", "tokens", "answer"], "rule");
+  for (const name of ["check", "samples", "tokens"]) demand(members.has(name), `${name} is missing`);
   const check = readCheck(members.get("check"), 1, { terms: 0 });
+  const answer = members.has("answer") ? readText(members.get("answer")) : null;
   return {
     check,
-    fields: fieldsIn(check),
+    answer,
+    fields: [...fieldsIn(check), ...fieldsIn(answer)],
     samples: demandWhole(members.get("samples"), SAMPLES, "samples"),
     tokens: demandWhole(members.get("tokens"), TOKENS, "tokens"),
   };

@@ -66,16 +66,18 @@ export class Encoder {
   #task;
   #t;
   #start;
+  #end;
   #tail;
   #words = [];
   #prompt;
   #following;
   #rule = null;
 
-  /** special: the tokens of "a" with the special ones. */
-  constructor(task, t, special) {
+  /** special: the tokens of "a" with the special ones. end: END, a list. */
+  constructor(task, t, special, end) {
     this.#task = task;
     this.#t = t;
+    this.#end = end;
     this.#start = special.slice(0, Math.max(0, special.indexOf(t("a")[0])));
     this.#prompt = parseTemplate(task.template);
     this.#tail = tailOf(task.template);
@@ -152,7 +154,7 @@ export class Encoder {
       case "completion":
         return this.#completions(prompt, filled(this.#following, row));
       case "reward":
-        return this.#question(prompt);
+        return this.#question(prompt, row);
       case "choice": {
         const choices = this.#choicesOf(row);
         const texts = choices.map((choice) => filled(this.#following, withChoice(row, choice)));
@@ -189,11 +191,16 @@ export class Encoder {
     demand(shortest > 0 && tokens.length + shortest > 1, "nothing to predict");
   }
 
-  #question(prompt) {
+  #question(prompt, row) {
     const body = this.#t(prompt);
-    const room = this.#task.max_tokens - this.#start.length - this.#rule.tokens;
+    const { answer, tokens } = this.#rule;
+    const room = this.#task.max_tokens - this.#start.length - tokens;
     demand(body.length > 0 && room > 0, "no room");
-    return [{ prompt: [...this.#start, ...last(body, room)], candidates: [], label: 0 }];
+    const parts = answer?.map((part) => (typeof part === "string" ? part : comparedOf(row.get(part.field))));
+    const texts = answer === null ? [] : [parts.join("")];
+    const candidates = texts.map((text) => [...this.#after(text), ...this.#end].slice(0, tokens));
+    demand(candidates.every((each) => each.length > 0), "no token");
+    return [{ prompt: [...this.#start, ...last(body, room)], candidates, label: 0 }];
   }
 
   #completions(prompt, text) {

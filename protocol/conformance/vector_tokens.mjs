@@ -19,9 +19,9 @@ function orNull(make) {
 
 export const TOKENS = {
   examples({ task, tokenizer, data }, file) {
-    const { special, tokens } = tokenizer;
+    const { special, tokens, end = [] } = tokenizer;
     const t = tokenizerOf(tokens === "table" ? file.table : tokens);
-    const encoder = orNull(() => new Encoder(task, t, special));
+    const encoder = orNull(() => new Encoder(task, t, special, end));
     const examples = encoder && orNull(() => examplesOf(encoder, fromBytesStar(data)));
     return { words: encoder && encoder.words, examples };
   },

@@ -117,8 +117,8 @@ class Manifest:
         """Return what to send where answers taught nothing: zeros in the last step, None before (SPEC 5.7)."""
         if self.task.kind is not TaskKind.REWARD or step < self.steps - 1:
             return None
-        samples = parse_reward(self.task.completion).samples
-        return (max(1, rows // samples) * samples, *[0] * (self.numbers - 1))
+        each = parse_reward(self.task.completion).rows_each
+        return (max(1, rows // each) * each, *[0] * (self.numbers - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,13 +128,20 @@ class RewardRule:
     Attributes:
         samples: answers to each prompt.
         tokens: longest answer; one that has not ended by then fails every check but ``contains``.
-        fields: of a row, each as often as the check names it.
+        fields: of a row, each as often as the rule names it.
+        answer: a right answer to each row, which is learnt in place of answers that are drawn; None: they are drawn.
     """
 
     check: Check
     samples: int
     tokens: int
     fields: tuple[str, ...]
+    answer: RowText | None = None
+
+    @property
+    def rows_each(self) -> int:
+        """Return how many rows of a message come from one prompt."""
+        return self.samples if self.answer is None else 1
 
 
 def parse_reward(text: str) -> RewardRule:
@@ -144,12 +151,13 @@ def parse_reward(text: str) -> RewardRule:
     data = bounded_json.read_json(text, "reward")
     if has_half_pair(json.dumps(data, ensure_ascii=False)):
         raise Malformed("reward: half of a surrogate pair is not a character")
-    members = _members(data, ("check", "samples", "tokens"), "reward")
+    members = _members(data, ("check", "samples", "tokens", "answer"), "reward")
     if missing := [name for name in ("check", "samples", "tokens") if name not in members]:
         raise Malformed(f"reward: {missing[0]!r} is missing")
     grammar = _Grammar()
     return RewardRule(
         check=grammar.check(members["check"], "reward.check", 1),
+        answer=grammar.text(members["answer"], "reward.answer") if "answer" in members else None,
         samples=_whole(members["samples"], SAMPLES_MIN, SAMPLES_MAX, "reward.samples"),
         tokens=_whole(members["tokens"], 1, ANSWER_TOKENS_MAX, "reward.tokens"),
         fields=tuple(grammar.fields),
@@ -176,7 +184,7 @@ class _Grammar:
         if name == "sum":
             return self._sum(value, place, depth)
         if name in list(TextMatch):
-            return TextCheck(TextMatch(name), self._text(value, place))
+            return TextCheck(TextMatch(name), self.text(value, place))
         return self._range(Measure(name), value, place)
 
     def _sum(self, data: object, where: str, depth: int) -> SumCheck:
@@ -209,7 +217,7 @@ class _Grammar:
         """Return a bound of a number: fixed, or a text with a field."""
         if not isinstance(data, str):
             return _number(data, where)
-        text = self._text(data, where)
+        text = self.text(data, where)
         value = None if text.fields else bounded_json.decimal_of(text.literals[0])
         if not text.fields and value is None:
             raise Malformed(f"{where}: {data[:64]!r} is neither a decimal number nor a text with a field")
@@ -258,12 +266,12 @@ class _Grammar:
         if data is None or isinstance(data, bool):
             return data
         if isinstance(data, str):
-            return self._text(data, where)
+            return self.text(data, where)
         if isinstance(data, int | float):
             return data
         raise Malformed(f"{where}: a text, a number, true, false or null is expected")
 
-    def _text(self, data: object, where: str) -> RowText:
+    def text(self, data: object, where: str) -> RowText:
         """Return a text with its fields. `_PART` takes doubled braces first, as Python's templates do."""
         if not isinstance(data, str):
             raise Malformed(f"{where}: a text is expected")

@@ -56,6 +56,11 @@ class TaskSpec:
     max_tokens: Annotated[int, Bound(4, 1 << 16)]
     batch_rows: Annotated[int, Bound(1, 1 << 16)]
 
+    @property
+    def draws_answers(self) -> bool:
+        """Return whether messages are of answers that the model draws, and not of labels or texts that are given."""
+        return self.kind is TaskKind.REWARD and parse_reward(self.completion).answer is None
+
 
 def broken_task_rules(task: TaskSpec) -> Iterator[str]:
     """Check the rules between fields of a task (SPEC 1.4); yield a complaint for each that is broken."""

@@ -123,7 +123,8 @@ class LocalModel:
 
         Args:
             rows: a JSONL file or what its lines hold; without at least 32, directions are drawn.
-            task: its prompt and labels or completion; reward: the rule, in their place.
+            task: its prompt and labels or completion; reward: the rule, in their place. Where each row names a right
+                answer, that is learnt, as after `sfnode init --reward`.
             method: how it trains; None: a dense core where there can be one.
             steps: number of them.
             batch_rows: examples of a node's step, or answers; None: 16.
@@ -142,13 +143,23 @@ class LocalModel:
         )
         positions = getattr(self.shared.model.config, "max_position_embeddings", None) or _MAX_TOKENS
         tokens = task.max_tokens or min(_MAX_TOKENS, positions)
+        spec = self._task_spec(given, tokens)
+        data = self._read(spec, self._spec, rows, None)
+        if reward is not None:
+            reward = reward.with_right_answer(dict(example.fields) for example in data.examples)
+            given = replace(given, reward=reward)
+            spec = self._task_spec(given, tokens)
+            data = self._read(spec, self._spec, rows, None)
+        with self.shared.lock:
+            draft = RunDraft(given, self._owner, spec, self._spec, trainable_tensors(self.shared.model))
+            return finish_run(draft, self.shared, data)[0]
+
+    def _task_spec(self, given: RunOptions, max_tokens: int) -> TaskSpec:
+        """Return the task of a run with these options, in the chat template of the model where they ask for it."""
         texts = given.texts.spelled
         if texts.is_reward:
             texts = replace(texts, template=chat_prompt(self.tokenizer, texts.template, given.reward.is_chat))
-        spec = texts.spec(task.objective, max_tokens=tokens, batch_rows=given.rows)
-        with self.shared.lock:
-            draft = RunDraft(given, self._owner, spec, self._spec, trainable_tensors(self.shared.model))
-            return finish_run(draft, self.shared, self._read(spec, self._spec, rows, None))[0]
+        return texts.spec(given.task.objective, max_tokens=max_tokens, batch_rows=given.rows)
 
     def learner(
         self,

@@ -75,7 +75,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     options.checked_settings()  # a slip in them or in the data shows before a model is fetched
     if options.dense_batch_rows and os.path.lexists(basis_out):
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
-    options = _with_readable_data(options, basis_out)
+    options = _with_right_answer(_with_readable_data(options, basis_out))
     folder = found_model(options.model, options.revision)
     if options.revision and not folder.revision:
         raise OperatorError(f"--revision {options.revision}: {options.model} has none; the hub and packages have them")
@@ -87,7 +87,6 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
     _warn_of_examples(task, described.data, loading.positions_of(folder.path))
-    _say_named_answers(described.data)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     if options.dense_batch_rows:
@@ -143,6 +142,22 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     return replace(options, data=replace(options.data, data=str(copy)))
 
 
+def _with_right_answer(options: RunOptions) -> RunOptions:
+    """Return the options with the right answer that rows name, and say so. OperatorError: the rule is wrong."""
+    named, given = options.data.named(options.task), options.reward
+    if named is None or given.rule_text is None:
+        return options
+    path, template = example_files.locate(named), options.texts.row_template
+    rows = (dict(template.texts(row, where).fields) for where, row in row_files.rows_of(path, template))
+    found = given.with_right_answer(rows)
+    if found.answer and given.answer is None:
+        text = (
+            f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the model"
+        )
+        click.echo(printable(f"{text} then writes. With --answer '' they learn from answers that it draws"), err=True)
+    return replace(options, reward=found)
+
+
 def _check_numbers(path: Path, template: TaskTemplate) -> None:
     """Refuse rows whose fields make no number where the rule is one: no answer to them is ever right. OperatorError."""
     check = template.rule and template.rule.check
@@ -183,25 +198,6 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
         tokens = min(fit, positions or fit)
         more = f"give --max-tokens {tokens}" if tokens > task.max_tokens else "the model takes no more: shorten them"
         click.echo(f"Warning: {text}: {more}, or leave these {what} out", err=True)
-
-
-def _say_named_answers(data: "TaskData") -> None:
-    """Say so where a field of the rows is the right answer to each prompt, and one of few: such are learnt as labels.
-
-    From rewards a model may learn one of them, and answer it always: docs/decisions/0035-rewards.md
-    """
-    judge, looked = data.judge, data.examples[:_LABELLED_ROWS]
-    if judge is None or len(looked) < _LABELLED_ROWS:
-        return
-    for name in sorted({*judge.rule.fields}):
-        values = sorted({str(dict(each.fields)[name]) for each in data.examples})
-        if not 1 < len(values) <= _FEW_VALUES or any(
-            judge.reward(str(dict(each.fields)[name]), True, each.fields) < 1.0 for each in looked
-        ):
-            continue
-        text = f"Note: {name!r} is the right answer to each prompt, and one of {len(values)}: labels teach such answers"
-        how = f"from fewer rows. For that, call it `label`, and give --labels {','.join(values)!r}, not --reward"
-        click.echo(printable(f"{text} {how}"), err=True)
 
 
 def _say_start(found: "FoundBasis", task: TaskSpec) -> None:

@@ -57,7 +57,7 @@ def _rows(current: Status) -> dict[str, str]:
     words, detail = StatusWords(current), current.detail
     node, ledger, network, life = current.node, current.ledger, current.network, current.life
     loss = current.training.loss
-    of_what = "of the last sampled answers" if words.quality.is_reward else "on the last training batch"
+    of_what = "on the last training batch"
     stage = (words.stage, words.directions, words.pace, words.time_left)
     excluded = counted(current.roster.authors_excluded, "author")
     lag, curve, speed, memory = "", "", "", network.memory.in_words()

@@ -205,9 +205,9 @@ def _noise_config(manifest: Manifest, training: run.TrainingOptions) -> NoiseCon
         raise OperatorError(
             "--noise works with dense cores only; this run's messages are slopes along drawn directions"
         )
-    if manifest.task.kind is TaskKind.REWARD:
+    if manifest.task.draws_answers:
         raise OperatorError(
-            "--noise hides single rows, and in a run that learns from rewards several answers of a message come from "
+            "--noise hides single rows, and in a run that draws answers several of a message come from "
             "one row: it would promise too much. Leave it out, or join a run that learns from labels or texts"
         )
     if manifest.task.data != DATA_PRIVATE:

@@ -5,7 +5,7 @@ no `pattern`, no `$ref`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import re2
 
@@ -59,6 +59,28 @@ class Checker:
         text = data[:_BYTES_MAX].decode("utf-8", "ignore").strip(_WHITE)
         return self._given(self._rule.check, text, has_ended and len(data) <= _BYTES_MAX, values)
 
+    def right_answer(self, rows: Iterable[Mapping[str, object]]) -> str:
+        """Return a text of the rule, or a field of it, that gets the whole reward in all rows, as a template; else "".
+
+        A rule that is as content with more words around the text leaves the form of an answer to the model: no such
+        text. ``rows``: the fields of each. OperatorError: a row lacks one.
+        """
+        found, has_rows = list(dict.fromkeys(_texts_of(self._rule.check))), False
+        for row in rows:
+            has_rows, values = True, {name: str(value) for name, value in row.items()}
+            texts = [text.filled(values.__getitem__) for text in found]
+            found = [
+                each
+                for each, text in zip(found, texts, strict=True)
+                if self.reward(text, True, row) >= 1.0 > self.reward(f"it {text} so", True, row)
+            ]
+            if not found:
+                break
+        if not found or not has_rows:
+            return ""
+        literals = tuple(literal.replace("{", "{{").replace("}", "}}") for literal in found[0].literals)
+        return rules.RowText(literals, found[0].fields).filled("{{{}}}".format)
+
     def _given(self, check: rules.Check, answer: str, has_ended: bool, values: Mapping[str, str]) -> float:
         match check:
             case rules.SumCheck(terms=terms):
@@ -92,6 +114,21 @@ def _patterns_of(check: rules.Check) -> list[rules.RowText]:
     if isinstance(check, rules.SumCheck):
         return [pattern for _, term in check.terms for pattern in _patterns_of(term)]
     return [check.text] if isinstance(check, rules.TextCheck) and check.match is rules.TextMatch.REGEX else []
+
+
+def _texts_of(check: rules.Check) -> Iterable[rules.RowText]:
+    """Yield the texts of a check that an answer may be, whole texts before their fields."""
+    match check:
+        case rules.SumCheck(terms=terms):
+            for _, term in terms:
+                yield from _texts_of(term)
+        case rules.TextCheck(match=match, text=text):
+            yield from () if match is rules.TextMatch.REGEX else (text,)
+            yield from (rules.RowText(("", ""), (name,)) for name in text.fields)
+        case rules.RangeCheck(measure=rules.Measure.NUMBER, low=low, high=high):
+            yield from (end for end in (low, high) if isinstance(end, rules.RowText))
+        case _:
+            pass
 
 
 def _value(row: Mapping[str, object], name: str) -> str:

@@ -163,6 +163,8 @@ class TaskTemplate:
             what = f"the row's texts have {length:,} characters, and may have {ROW_CHARACTERS_MAX:,}"
             raise OperatorError(f"{where}: {what}: divide them among several rows")
         following = tuple(completion.format(**fields, choice=each) for each in choices)
+        if self.rule is not None and self.rule.answer is not None:
+            following = (self.rule.answer.filled(lambda name: str(checked[name])),)
         prompt = template.format(**fields)
         return RowTexts(prompt=prompt, following=following, label=label, fields=tuple(checked.items()))
 

@@ -45,10 +45,12 @@ def _line(template: str) -> str:
 
 
 def rule_in_words(rule: reward.RewardRule) -> str:
-    """Return one sentence: what the rule rewards, and how many answers of which length are sampled."""
+    """Return one sentence: what the rule rewards, and which answers are sampled, or named by rows."""
     said = f"1 if the answer {_said(rule.check)}, else 0"
     if isinstance(rule.check, reward.SumCheck):
         said = f"the answer {_said(rule.check)}"
+    if rule.answer is not None:
+        return f"{said}; rows name a right answer, {_shown(rule.answer)}, of at most {rule.tokens:,} tokens"
     return f"{said}; {rule.samples} answers of at most {rule.tokens:,} tokens to each prompt"
 
 

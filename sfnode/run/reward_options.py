@@ -2,7 +2,9 @@
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import ClassVar
 
 from protocol.errors import OperatorError
@@ -16,6 +18,7 @@ SAMPLES = 4
 ANSWER_TOKENS = 16
 PROMPT = "{prompt}"
 _ANSWERS = 16  # of a message, if there may be several prompts: all figures in docs/rewards.md are with these
+_ROWS_LOOKED_AT = 512  # to see whether they name a right answer
 _TEXTS = ("exact", "contains", "regex", "number")
 _COUNTS = ("words", "characters")
 _COUNT = re.compile(r"([0-9]{1,64})(?:-([0-9]{1,64}))?")
@@ -51,6 +54,12 @@ class RewardOptions:
         f"Allow this many tokens in an answer: 17 or more for a form, such as a date.  [default: {ANSWER_TOKENS}]",
         bounds=(1, reward.ANSWER_TOKENS_MAX),
     )
+    answer: str | None = given(
+        None,
+        "Learn this text as the right answer of each row, such as {answer}; the rule checks what the model writes. If "
+        "empty (''), learn from answers that the model draws.  [default: what gets the whole reward in each row]",
+        form=("TEXT", str),
+    )
     is_chat: bool | None = given(
         None,
         "Put the prompt into the model's own chat template, as the user's words.  [default: where it has one]",
@@ -60,7 +69,8 @@ class RewardOptions:
     @property
     def others(self) -> dict[str, object]:
         """Return the options that only a rule has, by name; None: not given."""
-        return {"--samples": self.samples, "--answer-tokens": self.answer_tokens, "--chat": self.is_chat}
+        tokens = self.answer_tokens
+        return {"--samples": self.samples, "--answer-tokens": tokens, "--answer": self.answer, "--chat": self.is_chat}
 
     @property
     def document(self) -> str:
@@ -70,6 +80,9 @@ class RewardOptions:
         document = {"check": document["check"], "samples": SAMPLES, "tokens": ANSWER_TOKENS} | document
         chosen = {"samples": self.samples, "tokens": self.answer_tokens}
         document |= {name: value for name, value in chosen.items() if value is not None}
+        if self.answer is not None:
+            document.pop("answer", None)
+            document |= {"answer": self.answer} if self.answer else {}
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
         Checker(_parsed(text))  # raises
         return text
@@ -79,9 +92,15 @@ class RewardOptions:
         """Return the rule. OperatorError: no rule was given, or it is wrong."""
         return _parsed(self.document)
 
+    def with_right_answer(self, rows: Iterable[Mapping[str, object]]) -> "RewardOptions":
+        """Return the options with the right answer that rows name, unless one is chosen; ``rows``: fields of each."""
+        if self.answer is not None or self.rule.answer is not None:
+            return self
+        return replace(self, answer=Checker(self.rule).right_answer(islice(rows, _ROWS_LOOKED_AT)))
+
     def batch_rows(self, asked: int | None) -> int:
         """Return the answers of a message. OperatorError: ``asked`` is not a multiple of the samples."""
-        samples = self.rule.samples
+        samples = self.rule.rows_each
         if asked is None:
             return max(_ANSWERS // samples, 1) * samples
         if asked % samples:

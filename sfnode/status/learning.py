@@ -48,7 +48,7 @@ def _complaint(what: str, points: Sequence[LossPoint], quality: Quality, first: 
     steps = f"since step {points[0].step} ({quality.figure(start, 3)}, now {quality.figure(end, 3)})"
     if not quality.is_reward:
         return f"not learning: the {what} has not fallen by more than its noise {steps}"
-    whose = "on held-out data" if what.startswith("held-out") else "of the sampled answers"
+    whose = "on held-out data" if what.startswith("held-out") else "in training"
     return f"not learning: the mean reward {whose} has not risen by more than its noise {steps}"
 
 

@@ -82,7 +82,7 @@ def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
     if is_rewarded:
         names = (
             ("Mean reward on held-out data", "of the likeliest answers, 0 to 1"),
-            ("Mean reward in training", "of the sampled answers, 0 to 1"),
+            ("Mean reward in training", "0 to 1"),
         )
         labels = (("{:.1f}".format, "{:.2f}".format), ("{:.10g}".format, "{:.2f}".format))
     # The centred mean over `window` neighbours, fewer near the ends

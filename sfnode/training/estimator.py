@@ -48,7 +48,7 @@ class DenseMeasure:
     def message(self, batch: Sequence[Example], seed: int, noise: NoiseConfig | None) -> Estimated:
         """Measure these examples, or the answers to them that ``seed`` draws."""
         manifest = self.bases.manifest
-        if manifest.task.kind is TaskKind.REWARD:
+        if self.data.draws_answers:
             return self._answered(batch, seed)
         if noise is not None:
             return self._noisy(batch, noise.multiplier)
@@ -79,10 +79,16 @@ class DenseMeasure:
         return Estimated(scalars=message, loss=losses / len(examples), rows=passed)
 
     def _gradients(self, examples: Sequence[Example]) -> tuple[int, Tensor, list[Tensor], Tensor]:
-        """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns."""
+        """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns.
+
+        Where a rule rewards answers, each loss is one less how likely the model is to write the right one.
+        """
         batch = self.shared.batch(self.data, examples)
-        found = row_gradients(self.shared, self.bases, self.core, batch, self.data.label_tokens)
-        return len(batch.tokens), *found
+        d_Pr, h, loss_N = row_gradients(self.shared, self.bases, self.core, batch, self.data.label_tokens)
+        if self.data.judge is not None:
+            lengths_N = torch.tensor([len(example.candidates[0]) for example in examples]).to(loss_N)
+            loss_N = 1 - (-loss_N * lengths_N).exp()
+        return len(batch.tokens), d_Pr, h, loss_N
 
 
 class Estimator:
@@ -100,7 +106,7 @@ class Estimator:
         self.data, self._noise, self._author = data, noise, author
         self._shared, self._bases = shared, bases
         manifest = self.manifest = bases.manifest
-        if noise is not None and (not manifest.method.is_dense or manifest.task.kind is TaskKind.REWARD):
+        if noise is not None and (not manifest.method.is_dense or data.draws_answers):
             raise OperatorError("noise hides rows in messages of dense cores from labels or texts alone: leave it out")
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
@@ -171,7 +177,7 @@ class Estimator:
     def _batch(self, seed: int, step: int, rows: int) -> list[Example]:
         """Return the examples of a dense message of ``rows``: with rewards, answers, of which a prompt gets several."""
         manifest, examples = self.manifest, self.data.examples
-        each = judge_of(self.data).rule.samples if manifest.task.kind is TaskKind.REWARD else 1
+        each = 1 if self.data.judge is None else self.data.judge.rule.rows_each
         if self._author is None:
             chosen = drawn_examples.example_indices(manifest, seed, 0, len(examples))
         else:

@@ -22,7 +22,7 @@ from protocol.crypto import Author
 from protocol.documents import audit_report
 from protocol.errors import OperatorError
 from protocol.ledger import Envelope, Ledger
-from protocol.run import DATA_PRIVATE, Manifest, Method, ScalarKind, TaskKind
+from protocol.run import DATA_PRIVATE, Manifest, Method, ScalarKind
 
 Scalars = tuple[int, ...]
 Measured = Sequence[Scalars | None]  # of several seeds; None if the loss was not finite
@@ -36,7 +36,7 @@ _ROUNDING = 0.5  # quanta by which rounding alone may change one scalar
 
 def check_auditable(manifest: Manifest) -> None:
     """Raise OperatorError if only the authors can repeat their measurements, or nobody can."""
-    if manifest.task.kind is TaskKind.REWARD:
+    if manifest.task.draws_answers:
         raise OperatorError(
             "this run learns from rewards: two machines can draw different answers from one seed, so no message can be "
             "measured again. Compare what each author has given with `sfnode run show`, measure the model with "

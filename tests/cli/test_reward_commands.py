@@ -27,7 +27,6 @@ from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
 from sfnode.storage.record_store import Store
 from sfnode.training.calibration import FoundBasis
-from sfnode.training.task import TaskData
 from sfnode.worker.audit_case import check_auditable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
@@ -245,29 +244,6 @@ def test_say_start__no_answer_of_a_rule_that_takes_unended_ones__has_other_advic
     drawn = (("a", 0.0, False), ("b", 0.0, False))
     new_run._say_start(found_with(drawn), task)
     assert "got 0.00, and equal rewards teach nothing: look whether the rule rewards" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("reward", "rows", "is_said"),
-    [
-        ("regex:(?i){answer}\\.?", [("a", "yes"), ("b", "no")] * 32, True),
-        ("exact:{answer}", [("a", f"number {row}") for row in range(64)], False),  # a form, not a decision
-        ("exact:it is {answer}", [("a", "yes"), ("b", "no")] * 32, False),  # the field alone is no right answer
-        ("exact:{answer}", [("a", "yes"), ("b", "no")] * 31, False),
-        ("exact:{answer}", [("a", "yes")] * 64, False),  # one label is none
-    ],
-)
-def test_say_named_answers__one_of_few_is_right_for_each_prompt__points_to_labels(
-    capsys: pytest.CaptureFixture[str], reward: str, rows: list[tuple[str, str]], is_said: bool
-) -> None:
-    """From rewards a run learns to answer "world" to all news, from labels 84 % of them (decision 35)."""
-    rule = RewardOptions(rule_text=reward).rule
-    judge = SimpleNamespace(
-        rule=rule, reward=lambda text, ended, fields: Checker(rule).reward(text, ended, dict(fields))
-    )
-    examples = [SimpleNamespace(fields=(("answer", answer),)) for _, answer in rows]
-    new_run._say_named_answers(cast(TaskData, SimpleNamespace(judge=judge, examples=examples)))
-    assert ("give --labels 'no,yes'" in (said := capsys.readouterr().err)) is is_said and bool(said) is is_said
 
 
 def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Path) -> None:

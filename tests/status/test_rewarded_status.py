@@ -71,7 +71,7 @@ def test_words__rewards__stand_in_the_place_of_losses() -> None:
 
 def test_status_command__rewards__has_their_row_and_a_curve_that_rises() -> None:
     rows = _rows(node(0.1, 0.3, 0.9))
-    assert rows["reward"] == "0.42 of the last sampled answers" and "loss" not in rows
+    assert rows["reward"] == "0.42 on the last training batch" and "loss" not in rows
     assert rows[""] == f"{sparkline([0.1, 0.3, 0.9], 48)} held-out reward"
     assert _rows(changed(node(), loss=None))["reward"] == "none yet"
     assert _rows(STATUS)["loss"] == "0.5821 on the last training batch"
@@ -112,7 +112,7 @@ def test_learning__rule_learnt_at_once__is_compared_with_the_model_alone() -> No
 
 def test_learning__sampled_answers__decide_where_nothing_is_held_out() -> None:
     flat = describe_learning(node(sampled=(0.3, 0.31) * 25))
-    assert flat.startswith("not learning: the mean reward of the sampled answers has not risen")
+    assert flat.startswith("not learning: the mean reward in training has not risen")
     assert describe_learning(node(sampled=tuple(at / 50 for at in range(50)))) == ""
 
 

@@ -65,6 +65,7 @@ _VALID: dict[str, str] = {
     "bounds as texts": _text({"number": ["-1.5", "{n}"]}),
     "a bound against the order of texts": _text({"number": ["{n}", 1]}),
     "a bound": _text({"number": "+042"}),
+    "a right answer": _text(_A, answer="{a}: {{b}}"),
     "the longest": _text({"exact": "x" * (4_096 - len(_text({"exact": ""})))}),
     "every keyword": _text({"json": {
         "type": "object", "properties": {"": {}}, "required": [], "additionalProperties": False, "items": {},
@@ -78,6 +79,9 @@ _WRONG: dict[str, str] = {
     "blanks": " ",
     "without samples": '{"check":{"exact":"a"},"tokens":16}',
     "with another member": _text(_A, seed=1),
+    "answer: null": _text(_A, answer=None),
+    "answer: a brace": _text(_A, answer="{a"),
+    "answer in place of tokens": '{"check":{"exact":"a"},"samples":8,"answer":"a"}',
     "samples: 1": _text(_A, samples=1),
     "samples: 65": _text(_A, samples=65),
     "samples: true": _text(_A, samples=True),

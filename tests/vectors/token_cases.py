@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,8 +35,8 @@ class ByteTokenizer:
 
     pad_token_id = None
 
-    def __init__(self, special: list[int]) -> None:
-        self._special = special
+    def __init__(self, special: list[int], end: int | None = None) -> None:
+        self._special, self.eos_token_id = special, end
 
     def encode(self, text: str, *, add_special_tokens: bool, verbose: bool = False) -> list[int]:
         before, after = self._special[: self._special.index(97)], self._special[self._special.index(97) + 1 :]
@@ -47,6 +48,7 @@ class TableTokenizer:
     """Knows what a real tokenizer makes of the texts of these vectors."""
 
     pad_token_id = None
+    eos_token_id = None
 
     def encode(self, text: str, *, add_special_tokens: bool, verbose: bool = False) -> list[int]:
         return A_WITH_SPECIAL if add_special_tokens else TOKENS[text]
@@ -54,7 +56,7 @@ class TableTokenizer:
 
 def tokens() -> Document:
     """tokens.json"""
-    parts = (_templates(), _lines(), _rows(), _cut(), _long(), _real())
+    parts = (_templates(), _lines(), _rows(), _cut(), _told(), _long(), _real())
     about = "From data to tokens: SPEC 5.5. The real tokenizer is that of stories260K, 512 tokens, of Llama's kind"
     return document(about, [each for part in parts for each in part], table=TOKENS)
 
@@ -65,12 +67,14 @@ def _case(
     data: bytes | list[object],
     max_tokens: int = 16,
     special: list[int] | None = None,
+    end: int | None = None,
 ) -> Case:
     """Of lines, or of rows that are written as such."""
     if isinstance(data, list):
         data = b"".join(json.dumps(row, ensure_ascii=False).encode("utf-8") + b"\n" for row in data)
-    chosen = ByteTokenizer(_NO_START if special is None else special)
+    chosen = ByteTokenizer(_NO_START if special is None else special, end)
     written = {"special": _NO_START if special is None else special, "tokens": "bytes"}
+    written |= {} if end is None else {"end": [end]}
     return _made(name, {**task, "max_tokens": max_tokens}, data, cast("PreTrainedTokenizerBase", chosen), written)
 
 
@@ -256,6 +260,20 @@ def _cut() -> Iterator[Case]:
     )
 
 
+def _told() -> Iterator[Case]:
+    """Rewards whose rows name the right answer (SPEC 1.6)."""
+    for answer, values in {
+        "{answer}": ("", "x", "xyz", "wxyz", "\u00e4\u00f6", -7, None),
+        "{{{answer}}}{answer}": ("x",),
+        "": ("x",),
+    }.items():
+        rule = json.dumps({"check": {"words": [1, 1]}, "samples": 2, "tokens": 4, "answer": answer})
+        for value, end in product(values, (257,) if values[1:] else (257, None)):
+            name = f"a right answer {answer!r} of {value!r}{'' if end is None else ', with an end'}"
+            row = {"text": "ab", "answer": value}
+            yield _case(name, {**_REWARD, "completion": rule}, [row], end=end)
+
+
 def _long() -> Iterator[Case]:
     """Rows of 2^20 code points, which is the most, and of one more: templates name a field hundreds of times."""
     rule = json.dumps({"check": {"exact": "{b}" * 448}, "samples": 2, "tokens": 3})
@@ -296,6 +314,10 @@ REAL: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "a completion": (
         {**_COMPLETION, "template": "{text}\n\n", "completion": "{answer}", "max_tokens": 10},
         [{"text": "Who is there?", "answer": "It is a big bear."}, {"text": "Why?", "answer": " I \u00e4t it"}],
+    ),
+    "a right answer": (
+        {**_REWARD, "template": "{text}\n\n", "completion": _RULE[:-1] + ', "answer": "{answer}"}', "max_tokens": 12},
+        [{"text": "Who is there?", "answer": "It is a big bear."}],
     ),
     "a text": (
         {**_TEXT, "max_tokens": 8},

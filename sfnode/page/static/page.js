@@ -83,7 +83,7 @@ function lossTile(status, last, best) {
   const isRewarded = view.run.is_rewarded, name = isRewarded ? "mean reward" : "loss";
   if (last) return [`Held-out ${name}`, quality(last[1]), best ? `best ${quality(best[1])} at step ${whole.format(best[0])}` : ""];
   const now = status ? (isRewarded ? status.reward : status.loss) : null;
-  return [isRewarded ? "Mean reward" : "Training loss", quality(now), isRewarded ? "of the last sampled answers" : "of the last batch"];
+  return [isRewarded ? "Mean reward" : "Training loss", quality(now), "of the last batch"];
 }
 
 function accuracyTile(last, best) {

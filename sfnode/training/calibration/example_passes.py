@@ -70,7 +70,7 @@ class _Looking:
         tokens = min(_TOKENS_MAX, _INPUT_BYTES_MAX // (4 * inputs))
         self._in_row = max(1, tokens // max(1, sum(example.rows for example in data.examples)))
         self._gain_H = shared.norm_gain()
-        self._is_told = data.judge is None  # what is right, for completions
+        self._is_told = not data.draws_answers  # what is right, for completions
         self._inputs: list[list[Tensor]] = [[] for _ in tensors]  # from here: a tensor for each batch, joined by `look`
         self._before: list[list[Tensor]] = [[] for _ in tensors]
         self._rows: list[Tensor] = []

@@ -111,7 +111,7 @@ def calibrate(
     if data.examples and all(each.candidates[1:] and len({*each.candidates}) == 1 for each in data.examples):
         raise OperatorError("the choices of each row are all alike, so they teach nothing: give different ones")
     drawn, is_short = list[Drawn](), _is_short(data)
-    if data.judge is not None:
+    if data.draws_answers:
         few = replace(data, examples=tuple(spread_out(data.examples, 2 * _PROMPTS if is_short else _PROMPTS)))
         data, drawn = draw_answers(shared, few, lambda done, twice: on_progress(done, twice + trial_passes(few)))
         is_short = is_short and begins_apart(data.examples, drawn)
@@ -142,11 +142,11 @@ def calibrate(
     clip = (1 << bits - 1) - 1
     size = 1.0 if labels else look.size  # with candidates, gradients are measured for a stream of size one
     rate = RATE / max(gradients.curvature(), _TINY) / size
-    rate *= 1.0 if data.judge is None else _SHORT_SHARE if is_short else _LONG_SHARE
+    rate *= 1.0 if not data.draws_answers else _SHORT_SHARE if is_short else _LONG_SHARE
     rate, share, rows = suited_rate(
         shared, moving, content, data, (rate, size), lambda more, all_: on_progress(looked + more, looked + all_)
     )
-    noise_rows = _FEW_NOISE_ROWS if data.judge is None and (measured or share < 1) else _NOISE_ROWS
+    noise_rows = _FEW_NOISE_ROWS if not data.draws_answers and (measured or share < 1) else _NOISE_ROWS
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
     )
@@ -164,7 +164,7 @@ def calibrate(
 
 def _is_short(data: TaskData) -> bool:
     """Return whether all answers, or all completions of a prompt, are so short that their first token says which."""
-    if data.judge is not None:
+    if data.judge is not None and data.draws_answers:
         return data.judge.rule.tokens <= SHORT_TOKENS
     completions = [each.candidates[0] for each in data.examples if len(each.candidates) == 1 and len(each.tokens) > 1]
     return bool(completions) and max(map(len, completions)) <= SHORT_TOKENS

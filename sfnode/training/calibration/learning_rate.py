@@ -36,7 +36,7 @@ def _steps_of(data: TaskData) -> tuple[list[tuple[Example, ...]], int, float]:
     count = min(_PARTS_MAX, -(-len(data.examples) // _PART_EXAMPLES))
     parts = [data.examples[part::count] for part in range(count)]
     # A model's own answers are likely already, so their loss says little
-    return (parts, _TRIAL_STEPS, 1.0) if data.judge is None else (parts[:1], 1, 0.5)
+    return (parts[:1], 1, 0.5) if data.draws_answers else (parts, _TRIAL_STEPS, 1.0)
 
 
 def suited_rate(

@@ -88,6 +88,11 @@ class TaskData:
     pad: int = 0
     judge: AnswerJudge | None = None
 
+    @property
+    def draws_answers(self) -> bool:
+        """Return whether messages are of answers that the model draws, and not of labels or texts that are given."""
+        return self.judge is not None and self.judge.rule.answer is None
+
 
 class PromptEncoder:
     """Turns JSON objects into examples. OperatorError when template or label words do not fit the tokenizer.
@@ -104,6 +109,7 @@ class PromptEncoder:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, task: TaskSpec, token_rows: int | None = None) -> None:
         self._tokenizer = tokenizer
         self._token_rows = token_rows
+        self._end = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
         self._task = task
         self.template = TaskTemplate(task)
         self.rule = self.template.rule
@@ -162,7 +168,11 @@ class PromptEncoder:
             why = "the prompt is empty" if room >= 1 else why
             raise OperatorError(f"{where}: {why}; a prompt and its answer may have {self._task.max_tokens} tokens")
         tokens = (*self._prefix, *body[-room:])
-        return Example(tokens=tokens, label=0, fields=texts.fields, lost=max(0, len(body) - room))
+        answers = tuple((*self._following(text), *self._end)[:answer_tokens] for text in texts.following)
+        if not all(answers):
+            raise OperatorError(f"{where}: the right answer has no token")
+        lost = max(0, len(body) - room)
+        return Example(tokens=tokens, label=0, candidates=answers, fields=texts.fields, lost=lost)
 
     def _completions(self, texts: RowTexts, where: str) -> tuple[Example, ...]:
         """Return a prompt with its completion, or, without a prompt, the pieces of the text."""
