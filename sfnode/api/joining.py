@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -97,7 +97,7 @@ async def join(
     incoming, events = trio.open_memory_channel[NodeEvent](_EVENTS_MAX)
 
     async def run_to_end(*, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
-        with incoming, life:  # whoever reads the events hears of the end
+        with incoming, life, key:  # whoever reads the events hears of the end
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(life.stop_on_request, nursery.cancel_scope, reporter)
                 try:
@@ -109,26 +109,26 @@ async def join(
                 raise OperatorError(f"the node on {config.data_dir} was stopped before it had started")
 
     life, has_begun = Life(), False
-    with incoming, events:
+    with incoming, events, ExitStack() as key:
         reporter = _EventReporter(incoming)
         config = await prepare(await find_manifest(chosen.source, reporter), chosen, reporter)
         # What else this program holds is not the node's: by the process's memory it would let nobody in.
         memory = replace(config.network.memory, look=unknown_bytes)
         config = replace(config, network=replace(config.network, memory=memory))
         daemon = Daemon(config, reporter)
-        with config.data_dir.identity.in_use():
-            life.announce(config.data_dir)
-            async with trio.open_nursery() as nursery:
-                addresses = await nursery.start(run_to_end)
-                has_begun = True
-                life.begin(config.data_dir)
-                here = run_address.address_for_others(daemon.manifest, addresses, daemon.data_sharing.bytes)
-                string, folder = run_address.join_string(here), str(config.data_dir)
-                fields = {"run_id": daemon.manifest.run_id.hex(), "data_dir": folder, "string": string}
-                text = f"run {daemon.manifest.name}, data in {folder}"
-                reporter.event("started", text, join=str(here), addresses=list(map(str, addresses)), **fields)
-                yield JoinedNode(daemon, string, events)
-                nursery.cancel_scope.cancel()
+        key.enter_context(config.data_dir.identity.in_use())
+        life.announce(config.data_dir)
+        async with trio.open_nursery() as nursery:
+            addresses = await nursery.start(run_to_end)
+            has_begun = True
+            life.begin(config.data_dir)
+            here = run_address.address_for_others(daemon.manifest, addresses, daemon.data_sharing.bytes)
+            string, folder = run_address.join_string(here), str(config.data_dir)
+            fields = {"run_id": daemon.manifest.run_id.hex(), "data_dir": folder, "string": string}
+            text = f"run {daemon.manifest.name}, data in {folder}"
+            reporter.event("started", text, join=str(here), addresses=list(map(str, addresses)), **fields)
+            yield JoinedNode(daemon, string, events)
+            nursery.cancel_scope.cancel()
 
 
 def _chosen(options: JoinOptions, run: str | Path, folder: str | Path | None, listen: Sequence[str]) -> JoinOptions:

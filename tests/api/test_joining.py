@@ -51,6 +51,8 @@ async def test_join__sfnode_stop__ends_the_node_in_good_order_and_its_events(tmp
             names = [event.name async for event in node.events()]
         assert "started" in names and names[-1] == "stopping" and not data_dir.is_locked()
         assert node.replica is None and node.statistics() is None  # whose records lie in a file that is closed
+        with data_dir.identity.in_use():  # which the ended node held until its block ended, too: nobody could go on
+            pass
     assert "it ended in good order" in data_dir.end.describe()
 
 
