@@ -76,8 +76,7 @@ class RewardOptions:
     def document(self) -> str:
         """Return the rule as the manifest holds it. OperatorError: no rule was given, or it is wrong."""
         data = check_data(self.rule_text or "")
-        document = data if "check" in data else {"check": data}
-        document = {"check": document["check"], "samples": SAMPLES, "tokens": ANSWER_TOKENS} | document
+        document = {"check": data, "samples": SAMPLES, "tokens": ANSWER_TOKENS} | (data if "check" in data else {})
         chosen = {"samples": self.samples, "tokens": self.answer_tokens}
         document |= {name: value for name, value in chosen.items() if value is not None}
         if self.answer is not None:
@@ -116,7 +115,7 @@ NO_REWARD = RewardOptions()
 
 
 def check_data(given_rule: str) -> dict[str, object]:
-    """Return the check, or the whole document, that ``--reward`` gives. OperatorError: it is none; it shows the forms.
+    """Return the check, or the whole document, that ``--reward`` gives. OperatorError: it is none.
 
     Whether the check itself is right, `RewardOptions.document` says.
     """
@@ -139,7 +138,7 @@ def check_data(given_rule: str) -> dict[str, object]:
     try:
         data = bounded_json.read_json(given_rule, source)
     except Malformed as error:
-        raise OperatorError(f"{error}. {_FORMS}") from None
+        raise OperatorError(str(error)) from None
     assert isinstance(data, dict)  # it begins with a brace
     return data
 

@@ -77,7 +77,7 @@ def test_reward__in_a_file_as_editors_leave_it__is_taken(tmp_path: Path, said: s
         ("regex:a{2,3}", ("reward.check.regex: {2,3} is not a field", "a{{2,3}}")),
         ("regex:(", ("the check's pattern '('", "missing )", "RE2 syntax")),
         ("number:many", ("reward.check.number: 'many' is neither a decimal number nor a text with a field",)),
-        ("{", ("--reward: not JSON", "exact:{answer}")),
+        ('{"exact": "a",}', ("--reward: not JSON: ", ": line 1 column 1")),
         ('{"check": 1}', ("reward.check: an object is expected",)),
         ('{"check": {"exact": "a"}, "sample": 8}', ("'sample' is unknown; known are check, samples, tokens",)),
         (
@@ -95,11 +95,18 @@ def test_reward__no_rule__teaches(text: str, parts: tuple[str, ...]) -> None:
     assert [part for part in parts if part not in str(refusal.value)] == []
 
 
-def test_reward__slip_within_a_rule__is_not_followed_by_all_other_forms() -> None:
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ('{"check": {"exact": "{answer}"}, "token": 20}', "'token' is unknown"),
+        ('{"check": {"exact": "{answer}"}, "tokens": 20', "line 1 column 46"),
+    ],
+)
+def test_reward__slip_within_a_rule__is_not_followed_by_all_other_forms(rule: str, said: str) -> None:
     """A fault once: what was wrong stood before 400 characters on how else to write a rule."""
     with pytest.raises(OperatorError) as refusal:
-        document_of('{"check": {"exact": "{answer}"}, "token": 20}')
-    assert "'token' is unknown" in str(refusal.value) and "words:1-8" not in str(refusal.value)
+        document_of(rule)
+    assert said in str(refusal.value) and "words:1-8" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("samples", "rows"), [(8, 16), (12, 12), (64, 64), (3, 15)])
