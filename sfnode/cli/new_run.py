@@ -194,9 +194,9 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
         is_text, lost = task.kind is TaskKind.COMPLETION, "the beginning of the prompt or the end of the completion"
         what, lost = ("rows", lost) if is_text else ("prompts", "their beginning")
         text = f"{cut} of {len(examples)} {what} are cut to {room} tokens and lose {lost}"
-        fit = 8 * -(-(task.max_tokens + max(each.lost for each in examples)) // 8)
-        tokens = min(fit, positions or fit)
-        more = f"give --max-tokens {tokens}" if tokens > task.max_tokens else "the model takes no more: shorten them"
+        longest = task.max_tokens + max(each.lost for each in examples)
+        tokens = min(8 * -(-longest // 8), positions or 2 * longest)
+        more = f"give --max-tokens {tokens}" if tokens >= longest else f"the model takes {tokens}: shorten them"
         click.echo(f"Warning: {text}: {more}, or leave these {what} out", err=True)
 
 

@@ -182,8 +182,8 @@ def test_init__name_in_another_encoding__is_to_be_renamed(option: str, tmp_path:
 def test_init__long_texts__are_said_to_be_cut(tmp_path: Path) -> None:
     """A fault once: it advised twice the number, whatever the rows had; each token costs its part of a pass."""
     for times, tokens, advice in (
-        (999, 32, "give --max-tokens 64"),
-        (999, 64, "the model takes no more"),
+        (999, 32, "the model takes 64: shorten them, or"),  # was: give --max-tokens 64, which cuts them, too
+        (999, 64, "the model takes 64: shorten them, or"),
         (17, 24, 40),
     ):
         rows = [{"sentence": "good " * (1 + times * at), "label": at} for at in (0, 1)]
@@ -202,7 +202,7 @@ def test_init__long_prompts_or_completions__are_said_to_be_cut(long: str, tmp_pa
     task = ("--template", "{sentence} It was", "--completion", " {answer}", "--max-tokens", 32)
     outcome = call("init", *DEMO[:2], *task, "--plain", "--data", data, "--out", tmp_path / "a.run")
     said = "Warning: 1 of 2 rows are cut to 32 tokens and lose the beginning of the prompt or the end of the completion"
-    assert f"{said}: give --max-tokens 64" in outcome.stderr
+    assert f"{said}: the model takes 64: shorten them, or leave" in outcome.stderr
 
 
 def test_init__layers_that_cannot_be_trained__takes_a_line_for_all_of_a_kind(tmp_path: Path) -> None:
