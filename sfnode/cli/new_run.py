@@ -13,7 +13,7 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
-from protocol.run import SignedManifest, TaskKind, TaskSpec, bounded_json, reward as rules
+from protocol.run import SignedManifest, TaskKind, TaskSpec
 from protocol.schema import has_half_pair
 from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder, model_folder
@@ -83,8 +83,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         text = f"Warning: {adapter} belongs to an adapter beside the model, which the run leaves out: to train on it"
         click.echo(printable(f"{text}, merge it with PEFT's merge_and_unload, and give what that makes"), err=True)
     task = task_of(options, folder)
-    if task.kind is TaskKind.REWARD:
-        _check_rewardable(options)
+    if task.kind is TaskKind.REWARD and not options.dense_batch_rows:
+        raise OperatorError(_why_no_rewards(options))
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
     _warn_of_examples(task, described.data, loading.positions_of(folder.path))
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
@@ -123,11 +123,8 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     if named is None or named.startswith(example_files.EMBEDDED):
         return options
     path = example_files.locate(named)
-    _check_numbers(path, template)
-    if options.data.is_private:
-        row_files.checked_texts(path, template)
-        return options
-    if (lines := row_files.public_rows(path, template)) is None:
+    row_files.checked_texts(path, template)
+    if options.data.is_private or (lines := row_files.public_rows(path, template)) is None:
         return options
     copy = basis_out.with_suffix(".jsonl")
     if copy.exists() and copy.samefile(path):
@@ -156,20 +153,6 @@ def _with_right_answer(options: RunOptions) -> RunOptions:
         )
         click.echo(printable(f"{text} then writes. With --answer '' they learn from answers that it draws"), err=True)
     return replace(options, reward=found)
-
-
-def _check_numbers(path: Path, template: TaskTemplate) -> None:
-    """Refuse rows whose fields make no number where the rule is one: no answer to them is ever right. OperatorError."""
-    check = template.rule and template.rule.check
-    ends = (check.low, check.high) if isinstance(check, rules.RangeCheck) else ()
-    bounds = [end for end in ends if isinstance(end, rules.RowText)]
-    for where, row in row_files.rows_of(path, template) if bounds else ():
-        fields = {name: str(value) for name, value in template.texts(row, where).fields}
-        for end in bounds:
-            text = end.filled(fields.__getitem__).strip(bounded_json.WHITE)
-            if bounded_json.decimal_of(text) is None:
-                what = f"{', '.join(end.fields)} is {text[:64]!r}, and no number, which the rule asks for"
-                raise OperatorError(f"{where}: {what}: no answer is ever right. Correct the row, or leave it out")
 
 
 def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -> None:
@@ -226,10 +209,8 @@ def _say_start(found: "FoundBasis", task: TaskSpec) -> None:
     click.echo(f"Warning: each answer got {best:.2f}, and equal rewards teach nothing: {help_}", err=True)
 
 
-def _check_rewardable(options: RunOptions) -> None:
-    """Refuse options that exclude a dense core, by which alone rewards are learnt. Raises OperatorError."""
-    if options.dense_batch_rows:
-        return
+def _why_no_rewards(options: RunOptions) -> str:
+    """Return which option excludes a dense core, by which alone rewards are learnt."""
     why = (
         "rewards are learnt by a dense core: leave out --settings and the options on directions and their number, "
         f"and take at most {DIRECTIONS_MAX:,} answers in a step"
@@ -238,7 +219,7 @@ def _check_rewardable(options: RunOptions) -> None:
         why = "--data is missing: a basis for learning from rewards is made from some prompts. Give a file of them"
     elif options.is_plain:
         why = "--plain: slopes along drawn directions cannot be measured by rewards of sampled answers. Leave it out"
-    raise OperatorError(why)
+    return why
 
 
 def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:

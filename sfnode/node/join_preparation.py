@@ -170,7 +170,7 @@ def _training_config(manifest: Manifest, options: run.JoinOptions, fetched: Path
     # The worker, which reads them again, starts only when the node is admitted: that may be days from now.
     own = (data if manifest.task.data == DATA_PRIVATE else None, None if training.eval_data is None else eval_data)
     for rows in filter(None, own):
-        row_files.checked_texts(rows, TaskTemplate(manifest.task))
+        row_files.checked_texts(rows, TaskTemplate(manifest.task), is_judged=training.private_reward is None)
     return TrainingConfig(
         model=run.joiner_model(manifest, training, options.sharing),
         data=data,

@@ -69,7 +69,6 @@ _ENCODINGS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-
 _DELIMITERS = "\t,;|"  # a tab first: a table with tabs may have commas in its texts
 
 
@@ -82,10 +81,14 @@ def rows_of(path: Path, template: TaskTemplate, *, is_specified: bool = False) -
         yield where, row if is_specified else template.numbered(row, where)
 
 
-def checked_texts(path: Path, template: TaskTemplate) -> int:
-    """Return the number of rows of a file; OperatorError unless each has the fields that the templates need."""
-    texts = (template.texts(row, where) for where, row in rows_of(path, template))
-    return sum(1 for _ in texts)
+def checked_texts(path: Path, template: TaskTemplate, *, is_judged: bool = True) -> int:
+    """Return the number of rows. OperatorError: a field is missing, or the rule that ``is_judged`` lets none pass."""
+    count = 0
+    for where, row in rows_of(path, template):
+        count, texts = count + 1, template.texts(row, where)
+        if is_judged:
+            template.check_answerable(texts, where)
+    return count
 
 
 def public_rows(path: Path, template: TaskTemplate) -> bytes | None:

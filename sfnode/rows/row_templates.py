@@ -168,6 +168,22 @@ class TaskTemplate:
         prompt = template.format(**fields)
         return RowTexts(prompt=prompt, following=following, label=label, fields=tuple(checked.items()))
 
+    def check_answerable(self, texts: RowTexts, where: str) -> None:
+        """Refuse a row to which the rule calls no answer right: no number, nothing to contain. OperatorError."""
+        match self.rule and self.rule.check:
+            case rules.RangeCheck(low=low, high=high):
+                parts, wanted = [low, high], "number"
+            case rules.TextCheck(match=rules.TextMatch.CONTAINS, text=text):
+                parts, wanted = [text], "text"
+            case _:
+                return
+        values = {name: str(value) for name, value in texts.fields}
+        for part in (part for part in parts if isinstance(part, rules.RowText) and part.fields):
+            said = part.filled(values.__getitem__)
+            if bounded_json.decimal_of(said.strip(bounded_json.WHITE)) is None if wanted == "number" else not said:
+                what = f"{', '.join(part.fields)} is {said[:64]!r}, and no {wanted}, which the rule asks for"
+                raise OperatorError(f"{where}: {what}: no answer is ever right. Correct the row, or leave it out")
+
     def _label(self, row: Row, words: Sequence[str], where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)
         if type(value) is not int or not 0 <= value < len(words):

@@ -105,7 +105,7 @@ async def test_join__reading_own_rows_takes_long__other_tasks_go_on_and_may_canc
 ) -> None:
     """A file of gigabytes kept Ctrl-C, the page and the program around the node waiting for minutes."""
     may_end = threading.Event()
-    monkeypatch.setattr(row_files, "checked_texts", lambda *_: may_end.wait(10))
+    monkeypatch.setattr(row_files, "checked_texts", lambda *_, is_judged: may_end.wait(10))
     (tmp_path / "my.run").write_bytes(sign_manifest(small_manifest(), OWNER).encode())
     (tmp_path / "rows.jsonl").write_text("{}\n")
     has_begun, started_s = False, trio.current_time()

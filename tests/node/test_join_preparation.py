@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.node.join_preparation import prepare
 from sfnode.reporter import Reporter
@@ -15,6 +17,9 @@ from sfnode.run.node_options import JoinOptions, LimitOptions, RunSource, Traini
 from sfnode.run.run_address import combined
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.manifests import OWNER, small_manifest
+from tests.support.reward_runs import rewarded
+
+DENSE = small_manifest(core="dense")
 
 
 @pytest.mark.parametrize(
@@ -38,3 +43,25 @@ async def test_prepare__max_upload__limits_the_network(typed: str | None, bytes_
     options = JoinOptions(source=source, is_relay=True, limits=LimitOptions(max_upload=typed))
     config = await prepare(sign_manifest(small_manifest(), OWNER), options, Reporter(stream=io.StringIO()))
     assert config.network.upload_bytes_per_s == bytes_per_s
+
+
+@pytest.mark.parametrize(
+    ("own_command", "said"),
+    [
+        (None, "jsonl:2: answer is '', and no text, which the rule asks for"),
+        ("true", "--model folder is not the run's model"),  # what is looked at next
+    ],
+)
+async def test_prepare__own_row_with_nothing_to_contain__is_named_unless_an_own_command_judges(
+    own_command: str | None, said: str, tmp_path: Path
+) -> None:
+    """A worker read such rows in silence, and no answer to them was ever right."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "Is it?", "answer": "yes"}\n{"text": "And?", "answer": ""}\n')
+    rule = {"check": {"contains": "{answer}"}, "samples": 2, "tokens": 4}
+    task = replace(rewarded(DENSE.task, rule), template="{text}")
+    source = RunSource(bootstrap=combined([]), data_dir=DataDirectory(tmp_path / "node"))
+    training = TrainingOptions(model="folder", data=str(rows), private_reward=own_command)
+    options, signed = JoinOptions(source=source, training=training), sign_manifest(replace(DENSE, task=task), OWNER)
+    with pytest.raises(OperatorError, match=said):
+        await prepare(signed, options, Reporter(stream=io.StringIO()))

@@ -178,6 +178,14 @@ def test_init__row_that_puts_no_number_into_a_rule_of_numbers__is_named(rule: st
     assert_teaches(outcome, f"{data}:2: answer is 'yes', and no number, which the rule asks for", "leave it out")
 
 
+def test_init__row_with_nothing_to_contain__is_named(tmp_path: Path) -> None:
+    """By SPEC 1.6 no answer contains an empty text: the row taught nothing, and nobody was told which it was."""
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"prompt": "Is it?", "answer": "yes"}\n{"prompt": "And now?", "answer": ""}\n', "utf-8")
+    outcome = call(*INIT, "--data", data, "--reward", "contains:{answer}", "--out", tmp_path / "a.run")
+    assert_teaches(outcome, f"{data}:2: answer is '', and no text, which the rule asks for", "leave it out")
+
+
 def test_reward_texts__without_a_template__ask_the_prompt_of_the_row() -> None:
     texts = reward_texts(TaskOptions(), RewardOptions(rule_text="words:1-3"))
     assert (texts.kind, texts.template, texts.label_words) == (TaskKind.REWARD, "{prompt}", ())
