@@ -153,8 +153,7 @@ class Reporter:
                 writer.join(_LAST_LINES_S)
 
     def _write_json(self, name: str, fields: Mapping[str, object]) -> None:
-        line = {"event": name, "time": round(time.time(), 3), **fields}
-        self._print(json.dumps(line))
+        self._print(json.dumps({"event": name, "time": round(time.time(), 3), **fields}))
 
     def _print(self, text: str, end: str = "\n") -> None:
         encoding = self._stream.encoding or "utf-8"  # None for a stream in memory, which takes all characters
@@ -232,9 +231,10 @@ def waiting(text: str, *, is_json: bool = False) -> Iterator[None]:
     reporter, started, is_over = Reporter(stream=sys.stderr, is_json=is_json), time.monotonic(), threading.Event()
 
     def show() -> None:
-        while not is_over.wait(reporter.pause_s if time.monotonic() - started > _PATIENCE_S else _PATIENCE_S):
-            seconds = round(time.monotonic() - started)
-            reporter.progress("working", f"{text}, {seconds} s", what=text, seconds=seconds)
+        with suppress(OperatorError):  # nobody reads it any more
+            while not is_over.wait(reporter.pause_s if time.monotonic() - started > _PATIENCE_S else _PATIENCE_S):
+                seconds = round(time.monotonic() - started)
+                reporter.progress("working", f"{text}, {seconds} s", what=text, seconds=seconds)
 
     shower = threading.Thread(target=show, name="waiting", daemon=True)
     shower.start()

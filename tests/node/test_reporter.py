@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -170,6 +171,24 @@ def test_waiting__work_of_more_than_two_seconds__is_named_while_it_lasts(monkeyp
     with waiting("loading the model"):
         pass
     assert stream.getvalue().count("loading") == 1
+
+
+def test_waiting__reader_of_stderr_is_gone__the_work_goes_on_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that shows the line ended in a traceback, for which the interpreter looked for a stderr, too."""
+    monkeypatch.setattr(reporter_module, "_PATIENCE_S", 0.01)
+    ends = list[threading.ExceptHookArgs]()
+    monkeypatch.setattr(threading, "excepthook", ends.append)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with waiting("loading the model"):
+            deadline = time.monotonic() + 20.0
+            while any(each.name == "waiting" for each in threading.enumerate()) and time.monotonic() < deadline:
+                time.sleep(0.01)
+    assert ends == [] and time.monotonic() < deadline
 
 
 def test_format_seconds__any_length__has_fitting_units() -> None:
