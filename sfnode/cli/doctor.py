@@ -111,8 +111,7 @@ def doctor(
 
     for fault in faults:
         report(fault)
-    is_new = signed is not None or bool(bootstrap)
-    trio.run(sfnode.doctor.Examination(chosen, signed, report, is_new=is_new).run)
+    trio.run(sfnode.doctor.Examination(chosen, signed, report, is_new=bool(signed or bootstrap)).run)
     last = summary_of(findings)
     if options.is_json():
         rows = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]

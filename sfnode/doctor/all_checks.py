@@ -66,8 +66,10 @@ class Examination:
         try:
             held = data_dir.signed_manifest()
         except OperatorError as error:
-            how = "give the --data-dir of a node, or --bootstrap or --run for a new one"
-            self._tell(fail("data directory", str(error), how if data_dir.starting_s() is None else ""))
+            is_starting = data_dir.starting_s() is not None
+            how = "" if is_starting else "give the --data-dir of a node, or --bootstrap or --run for a new one"
+            judge = unknown if is_starting or not any(data_dir.path.glob("*")) else fail
+            self._tell(judge("data directory", str(error), how))
             return False
         if self._signed is not None and self._signed.manifest.run_id != held.manifest.run_id:
             text = f"{data_dir} belongs to run {held.manifest.name!r}, the run file to another one"

@@ -297,7 +297,7 @@ def directory(running: Running, tmp_path: Path) -> Path:
 
 
 def test_doctor__folder_without_a_node__says_so(tmp_path: Path) -> None:
-    assert_fails(relay("--data-dir", tmp_path), "data directory", "not a node's data directory", "--bootstrap")
+    assert_fails(relay("--data-dir", tmp_path.parent), "data directory", "not a node's data directory", "--bootstrap")
 
 
 @pytest.mark.process

@@ -48,6 +48,17 @@ def report(directory: Path, **changes: object) -> None:
     (directory / STATUS_FILE).write_text(json.dumps(status.to_json()))
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_doctor__folder_of_a_node_to_be__is_no_failure(is_there: bool, tmp_path: Path) -> None:
+    """Who checks a machine before joining, with the folder that the node shall have, read FAIL and got exit code 1."""
+    if is_there:
+        (tmp_path / "new").mkdir()
+    outcome = call("doctor", "--json", "--data-dir", tmp_path / "new", "--relay")
+    (found,) = (row for row in json.loads(outcome.stdout)["checks"] if row["check"] == "data directory")
+    assert (outcome.code, found["verdict"]) == (0, "unknown"), found
+    assert "--bootstrap or --run for a new one" in found["advice"]
+
+
 def test_doctor__node_that_remembers_its_options__need_not_be_told_them_again(directory: Path) -> None:
     remembered, typed = (f"/ip4/127.0.0.1/tcp/{port}/p2p/{PEER}" for port in free_ports(2))
     report(directory)

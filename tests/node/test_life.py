@@ -38,6 +38,7 @@ def test_commands__node_that_has_only_begun_to_start__say_so(tmp_path: Path) -> 
         options = JoinOptions(source=RunSource(data_dir=data_dir))
         Examination(options, None, said.append, is_new=False)._read_manifest()
         assert "has only begun to start" in said[0].text and said[0].advice == ""
+        assert said[0].verdict is Verdict.UNKNOWN, "nothing is wrong with it: the exit code was 1"
         data_dir.adopt(sign_manifest(small_manifest(), OWNER))
         outcome = call("pause", data_dir.path)
         assert outcome.code == 0 and "the node has not said that it follows" in outcome.stdout
