@@ -96,11 +96,7 @@ def evaluate_answers(
         rows=len(found),
         predictions=(),
         answers=tuple(
-            SampleAnswer(
-                prompt=judge.text(example.tokens).strip()[-SAMPLE_CHARACTERS:],
-                text=text[:SAMPLE_CHARACTERS],
-                reward=reward,
-            )
+            SampleAnswer(prompt=judge.asked(example.tokens), text=text[:SAMPLE_CHARACTERS], reward=reward)
             for example, (text, reward) in zip(examples[:_SAMPLES_KEPT], found[:_SAMPLES_KEPT], strict=True)
         ),
         spread=AnswerSpread.of([text for text, _ in found]),

@@ -114,6 +114,28 @@ def test_estimate__no_answer_gets_anything__says_what_it_means(
 
 
 @pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (("<", "system\nYou help.", ">", "\n", "<", "user\nIs it?", ">", "\n", "<", "assistant\n"), "Is it?"),
+        (("<", "user", ">", "\n\nIs it?", ">", "<", "assistant", ">", "\n\n"), "Is it?"),
+        (("<", " Is it?", ">"), "Is it?"),
+        (("Is it?\nassistant",), "Is it?\nassistant"),
+        (("<",), ""),
+    ],
+)
+def test_judge__prompt_in_a_chat_template__is_shown_as_people_wrote_it(written: tuple[str, ...], shown: str) -> None:
+    """Samples of answers ended with the template's last mark: "in one line.\\nassistant"."""
+    texts = list(written)
+    tokenizer: Any = SimpleNamespace(
+        eos_token_id=2,
+        all_special_ids=[number for number, text in enumerate(texts) if text in "<>"],
+        decode=lambda tokens, **_: "".join(texts[token] for token in tokens if texts[token] not in "<>"),
+    )
+    rule = parse_reward(json.dumps({"check": {"exact": "yes"}, "samples": 2, "tokens": 8}))
+    assert AnswerJudge(tokenizer, rule).asked(range(len(texts))) == shown
+
+
+@pytest.mark.parametrize(
     ("answer", "reward"),
     [("yes", 1.0), (" \x0byes\r\n", 1.0), ("\u00a0yes", 0.0), ("yes\u2028", 0.0), (" " * 16_384 + "yes", 0.0)],
 )

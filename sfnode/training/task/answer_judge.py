@@ -1,11 +1,13 @@
 """Say how good the answers are that a model wrote: tokens to texts, texts to rewards."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 
 from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
+from sfnode.quality_figures import SAMPLE_CHARACTERS
 from sfnode.rewards import Checker, RewardCommand
 from sfnode.training.model import loading
 
@@ -55,6 +57,12 @@ class AnswerJudge:
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special ones. `strip` it to show it: the rule has its own white space."""
         return loading.decoded(self._tokenizer, tokens)
+
+    def asked(self, tokens: Sequence[int]) -> str:
+        """Return a prompt's end as people wrote it: before the role that a chat template ends with, after its marks."""
+        groups = groupby(tokens, set(self._tokenizer.all_special_ids).__contains__)
+        parts = [text for is_mark, each in groups if not is_mark and (text := self.text(tuple(each)).strip())]
+        return [*parts, ""][-3:][0].removeprefix("user\n").strip()[-SAMPLE_CHARACTERS:]
 
     def reward(self, text: str, has_ended: bool, fields: Fields) -> float:
         """Return how good an answer to a row with these fields is, 0 to 1."""
