@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # imports torch
     from sfnode.training.task import TaskData
 
 _ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that few rows have, or none
-_FEW_VALUES, _LABELLED_ROWS = 16, 64  # of answers that could be labels, and the rows that are looked at
 _FORM_TOKENS = 20  # above 16, at which SPEC 5.7 draws otherwise
 _UNEVEN = 4  # times the rows of another label: what that costs is in docs/tasks.md
 
@@ -148,10 +147,9 @@ def _with_right_answer(options: RunOptions) -> RunOptions:
     rows = (dict(template.texts(row, where).fields) for where, row in row_files.rows_of(path, template))
     found = given.with_right_answer(rows)
     if found.answer and given.answer is None:
-        text = (
-            f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the model"
-        )
-        click.echo(printable(f"{text} then writes. With --answer '' they learn from answers that it draws"), err=True)
+        text = f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the"
+        more = "model then writes. With --answer '' they learn from answers that it draws"
+        click.echo(printable(f"{text} {more}"), err=True)
     return replace(options, reward=found)
 
 
@@ -173,6 +171,10 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
     if task.label_words and not data.label_tokens:
         text = "no one token sets the label words apart, so a run learns less from each row"
         click.echo(f"Warning: {text}: take words that all differ at one place, such as the first", err=True)
+    stops = data.judge.stops if data.judge else ()
+    if stops and (cut := sum(answer[-1] not in stops for each in examples for answer in each.candidates)):
+        text = f"{cut} right answers have more tokens than an answer may have, and lose their end"
+        click.echo(f"Warning: {text}: a model that learns them does not end. Give more --answer-tokens", err=True)
     if cut := sum(each.lost > 0 for each in examples):
         is_text, lost = task.kind is TaskKind.COMPLETION, "the beginning of the prompt or the end of the completion"
         what, lost = ("rows", lost) if is_text else ("prompts", "their beginning")

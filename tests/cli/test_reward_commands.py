@@ -15,7 +15,7 @@ from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run import parse_reward
-from protocol.run.manifest import SignedManifest
+from protocol.run.manifest import SignedManifest, decode_run_untrusted
 from sfnode.cli import new_run
 from sfnode.node.join_preparation import _noise_config
 from sfnode.quality_figures import AnswerSpread
@@ -266,3 +266,25 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     assert again.code == 0 and "prompts are cut" not in again.stderr
     drawn = json.loads(again.stdout)["drawn_answers"]
     assert [(each["reward"], each["has_ended"]) for each in drawn] == [(0.0, False)] * 40
+
+
+@pytest.mark.parametrize(
+    ("given", "answer", "said"),
+    [
+        ((), "{wanted}", "Note: each row names a right answer, {wanted}: nodes learn it"),
+        (("--answer", ""), None, "the model alone draws 40 answers"),
+        (("--answer", "it is {wanted}"), "it is {wanted}", "40 right answers have more tokens than an answer may have"),
+    ],
+)
+def test_init__rows_that_name_a_right_answer__learns_it_unless_told_otherwise(
+    tmp_path: Path, given: tuple[str, ...], answer: str | None, said: str
+) -> None:
+    """Where a right answer was never drawn, a run learnt nothing, though each row held it."""
+    data = write_prompts(tmp_path / "prompts.jsonl", 40)
+    reward = ("--reward", "exact:{wanted}", "--answer-tokens", 2, "--template", "{sentence} is", "--private-data")
+    out = tmp_path / "a.run"
+    made = call("init", *EMBEDDED, *reward, *given, "--batch-rows", 16, "--data", data, "--out", out)
+    assert made.code == 0 and said in made.stderr, made
+    rule = parse_reward(decode_run_untrusted(out.read_bytes()).manifest.task.completion)
+    assert rule == RewardOptions(rule_text="exact:{wanted}", answer_tokens=2, answer=answer).rule
+    assert ("names a right answer" in made.stderr) is (given == ())
