@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # imports torch
 _ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that few rows have, or none
 _FORM_TOKENS = 20  # above 16, at which SPEC 5.7 draws otherwise
 _UNEVEN = 4  # times the rows of another label: what that costs is in docs/tasks.md
+_FEW_ANSWERS = 16  # that could be labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +145,15 @@ def _with_right_answer(options: RunOptions) -> RunOptions:
     if named is None or given.rule_text is None:
         return options
     path, template = example_files.locate(named), options.texts.row_template
-    rows = (dict(template.texts(row, where).fields) for where, row in row_files.rows_of(path, template))
+    rows = [dict(template.texts(row, where).fields) for where, row in row_files.rows_of(path, template)]
     found = given.with_right_answer(rows)
-    if found.answer and given.answer is None:
+    if found.answer and given.answer is None and (answer := found.rule.answer):
         text = f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the"
         more = "model then writes. With --answer '' they learn from answers that it draws"
+        texts = sorted({answer.filled({name: str(row[name]) for name in row}.__getitem__) for row in rows})
+        if 1 < len(texts) <= _FEW_ANSWERS:
+            labels = f"call the field `label`, and give --labels {','.join(texts)!r} in place of --reward"
+            more += f". Labels teach so few answers from fewer rows still: {labels}"
         click.echo(printable(f"{text} {more}"), err=True)
     return replace(options, reward=found)
 

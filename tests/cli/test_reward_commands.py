@@ -29,9 +29,10 @@ from sfnode.storage.record_store import Store
 from sfnode.training.calibration import FoundBasis
 from sfnode.worker.audit_case import check_auditable
 from tests.support.cli_calls import assert_teaches, call
-from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
+from tests.support.reward_runs import RULE, reward_manifest, reward_run, rewarded, write_prompts
 
 STEPS = 3
+NAMED_RULE = {**RULE, "answer": "{wanted}"}
 EMBEDDED = ("--model", "embedded:tiny-opt")
 ALICE = Signer(b"alice".ljust(32, b"."))
 
@@ -127,8 +128,10 @@ def test_ask__rewards__prints_what_each_answer_gets(node: DataDirectory) -> None
 def test_audit__rewards__is_refused_with_what_else_there_is(node: DataDirectory) -> None:
     assert_teaches(call("audit", "--data-dir", node), "no message can be measured again", "`sfnode run show`")
     manifest, _ = reward_manifest()
+    public = replace(manifest.task, data="file:a.jsonl", data_sha256="a" * 64)
     with pytest.raises(OperatorError, match="learns from rewards"):
-        check_auditable(replace(manifest, task=replace(manifest.task, data="file:a.jsonl", data_sha256="a" * 64)))
+        check_auditable(replace(manifest, task=public))
+    check_auditable(replace(manifest, task=rewarded(public, NAMED_RULE, data=public.data)))  # nothing is drawn
 
 
 def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
@@ -136,6 +139,8 @@ def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
     with pytest.raises(OperatorError, match=r"--noise hides single rows, .* Leave it out"):
         _noise_config(manifest, TrainingOptions(noise="1"))
     assert _noise_config(manifest, TrainingOptions()) is None
+    named = replace(manifest, task=rewarded(manifest.task, NAMED_RULE))
+    assert _noise_config(named, TrainingOptions(noise="1")) is not None  # each row is measured by itself
 
 
 def test_init__objective_beside_a_reward__is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -288,3 +293,4 @@ def test_init__rows_that_name_a_right_answer__learns_it_unless_told_otherwise(
     rule = parse_reward(decode_run_untrusted(out.read_bytes()).manifest.task.completion)
     assert rule == RewardOptions(rule_text="exact:{wanted}", answer_tokens=2, answer=answer).rule
     assert ("names a right answer" in made.stderr) is (given == ())
+    assert ("and give --labels 'great,terrible' in place of --reward" in made.stderr) is (given == ())

@@ -19,15 +19,15 @@ WANTED: Final = ("great", "terrible", "terrible")
 RULE: Final[dict[str, Any]] = {"check": {"contains": "{wanted}"}, "samples": 4, "tokens": 6}
 
 
-def rewarded(task: TaskSpec, rule: object = RULE) -> TaskSpec:
-    """The task with rewards in place of labels, and rows of one's own."""
+def rewarded(task: TaskSpec, rule: object = RULE, data: str = DATA_PRIVATE) -> TaskSpec:
+    """The task with rewards in place of labels, and rows of one's own, or those of ``data``."""
     return replace(
         task,
         kind=TaskKind.REWARD,
         completion=json.dumps(rule),
         label_words=(),
-        data=DATA_PRIVATE,
-        data_sha256="",
+        data=data,
+        data_sha256="" if data == DATA_PRIVATE else task.data_sha256,
     )
 
 
