@@ -10,6 +10,7 @@ _REWARD = "protocol.run.reward"
 _JSON = "protocol.run.bounded_json"
 _TASK = "protocol.run.task"
 _CHECKER = "sfnode.rewards.rule_checker"
+_ENCODING = "sfnode.training.task.encoding"
 _RULES = Vectors(("manifests.json",))
 _CHECKS = Vectors(("checks.json",))
 
@@ -112,5 +113,23 @@ ANSWERS = (
         breaks="rules and data that nest as deep as this machine's stack allows are used here and refused elsewhere",
         edits=(Edit(_JSON, "bounded_value", "_nesting(text) > JSON_DEPTH_MAX", "False"),),
         detector=Tests(("tests/protocol/test_reward.py",)),
+    ),
+    Mutant(
+        name="right-answers-without-an-end",
+        breaks="a model that learns right answers never learns to stop after them",
+        edits=(
+            Edit(_ENCODING, "PromptEncoder._question", "(*self._following(text), *self._end)", "self._following(text)"),
+        ),
+        detector=Vectors(("tokens.json",)),
+    ),
+    Mutant(
+        name="loose-rules-name-right-answers",
+        breaks="a rule for whole sentences makes a run that learns to answer with one word",
+        edits=(Edit(_CHECKER, "Checker.right_answer", ' > self.reward(f"it {text} so", True, row)', ""),),
+        detector=Tests(
+            (
+                "tests/rewards/test_right_answers.py::test_right_answer__gets_the_whole_reward_in_all_rows__is_a_template",
+            )
+        ),
     ),
 )
