@@ -170,7 +170,7 @@ def check_head(shared: SharedModel) -> None:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError:  # hidden states of another width than the head's
-        ours = torch.full((2, len(words)), torch.inf, dtype=shared.loss_dtype, device=shared.device)
+        ours = torch.full((len(tokens_NT), len(words)), torch.inf, dtype=shared.loss_dtype, device=shared.device)
     theirs = shared.model(input_ids=tokens_NT, use_cache=False).logits[:, -1, words].to(shared.loss_dtype)
     scale = max(theirs.abs().max().item(), 1e-6)
     if (ours - theirs).abs().max().item() > _CHECK_TOLERANCE.get(shared.dtype, 0.05) * scale:

@@ -89,3 +89,13 @@ def test_batch__after_reading__computes_every_token_again() -> None:
             assert batch.tokens == 2
         assert batch.tokens == 6
     assert batch.read_N is None
+
+
+def test_checks_of_a_loaded_model__all_of_them__pass_equally_many_tokens() -> None:
+    """Two sizes of batches were two sets of kernels, 3 MB each in bf16, which a worker kept for good."""
+    model, sizes = tiny_model("llama"), set[int]()
+    embedding = model.get_input_embeddings()
+    embedding.register_forward_pre_hook(lambda _module, inputs: sizes.add(inputs[0].numel()))
+    trainable_tensors(model)
+    SharedModel(model)
+    assert len(sizes) == 1

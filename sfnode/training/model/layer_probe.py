@@ -17,13 +17,13 @@ from transformers.pytorch_utils import Conv1D
 from protocol.errors import OperatorError, first_line
 
 _ROWS = 3  # odd, and different from the tokens, so that no transposed shape passes
-_TOKENS = 5  # as 2 rows, in each check of a loaded model: libraries keep 2 MB of kernels for each size in 16 bits
+_TOKENS = 5  # as many rows in each check of a loaded model: libraries keep 3 MB of kernels for each size in 16 bits
 _IN_VAIN = 3  # keys and values lie between the queries and the layers after the attention
 _SAME = 0.05  # largest change, of the largest number, that counts as none: rounding, a norm's epsilon
 Shape = tuple[int, ...]
 
 
-def probe_tokens(model: PreTrainedModel, rows: int = 2, tokens: int = _TOKENS) -> Tensor:
+def probe_tokens(model: PreTrainedModel, rows: int = _ROWS, tokens: int = _TOKENS) -> Tensor:
     """Return int64[rows, tokens] of ids in the vocabulary, different in every row, on the model's device."""
     vocabulary: int = model.config.get_text_config().vocab_size
     return (torch.arange(rows * tokens, device=model.device).view(rows, tokens) * 7 + 3) % vocabulary
@@ -62,7 +62,7 @@ def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[
         seen[id(module)].append(shape)
 
     with _hooked(wanted.values(), note), _named_errors(model):
-        model(input_ids=probe_tokens(model, _ROWS, _TOKENS), use_cache=False)
+        model(input_ids=probe_tokens(model), use_cache=False)
     faults = {key: _fault(wanted[key], shapes) for key, shapes in seen.items()}
     return {key: fault for key, fault in faults.items() if fault}
 
@@ -118,14 +118,14 @@ def layers_read_at_last(model: PreTrainedModel) -> frozenset[nn.Module]:
     pass over few tokens per layer, from the last layer back, until `_IN_VAIN` layers in a row fail.
     """
     tokens = probe_tokens(model)
-    before_2H, called = _last_hidden(model, tokens, None)
+    before_NH, called = _last_hidden(model, tokens, None)
     found: list[nn.Module] = []
     in_vain = 0
     for module in reversed(called):
         if called.count(module) > 1:
             break  # a layer used at several depths
-        after_2H, _ = _last_hidden(model, tokens, module)
-        if torch.equal(after_2H[0], before_2H[0]) and not torch.equal(after_2H[1], before_2H[1]):
+        after_NH, _ = _last_hidden(model, tokens, module)
+        if torch.equal(after_NH[0], before_NH[0]) and not torch.equal(after_NH[1], before_NH[1]):
             found.append(module)
             in_vain = 0
         else:
@@ -136,9 +136,9 @@ def layers_read_at_last(model: PreTrainedModel) -> frozenset[nn.Module]:
 
 
 def _last_hidden(
-    model: PreTrainedModel, tokens_2T: Tensor, changed: nn.Module | None
+    model: PreTrainedModel, tokens_NT: Tensor, changed: nn.Module | None
 ) -> tuple[Tensor, list[nn.Module]]:
-    """Return the last hidden state at the last token, [2, H], and the linear layers in the order of their calls.
+    """Return the last hidden state at the last token, [N, H], and the linear layers in the order of their calls.
 
     The output of ``changed`` is replaced, at all tokens but the last of row 0 and at the last token of row 1.
     """
@@ -148,19 +148,18 @@ def _last_hidden(
         called.append(module)
         if module is not changed or not isinstance(output, Tensor):
             return output
-        if output.numel() != tokens_2T.numel() * output.shape[-1]:
+        if output.numel() != tokens_NT.numel() * output.shape[-1]:
             return output  # several numbers of each token, such as one a head, have no rows to choose from
-        y_2TO = output.clone().view(*tokens_2T.shape, -1)
+        y_NTO = output.clone().view(*tokens_NT.shape, -1)
         # arbitrary values, larger than the layer's own
-        other_TO = torch.cos(torch.arange(y_2TO[0].numel(), device=output.device)).view_as(y_2TO[0])
-        other_TO = (other_TO * (1 + y_2TO.abs().amax())).to(output.dtype)
-        y_2TO[0, :-1], y_2TO[1, -1] = other_TO[:-1], other_TO[-1]
-        return y_2TO.view_as(output)
+        other_TO = torch.cos(torch.arange(y_NTO[0].numel(), device=output.device)).view_as(y_NTO[0])
+        other_TO = (other_TO * (1 + y_NTO.abs().amax())).to(output.dtype)
+        y_NTO[0, :-1], y_NTO[1, -1] = other_TO[:-1], other_TO[-1]
+        return y_NTO.view_as(output)
 
     linear = [module for module in body_of(model).modules() if isinstance(module, nn.Linear | Conv1D)]
     with _hooked(linear, note), _named_errors(model):
-        hidden_2TH = hidden_states(model, tokens_2T)
-    return hidden_2TH[:, -1], called
+        return hidden_states(model, tokens_NT)[:, -1], called
 
 
 @torch.inference_mode()
@@ -169,8 +168,8 @@ def check_causal(model: PreTrainedModel) -> None:
     tokens = probe_tokens(model)
     tokens[1, :2] = tokens[0, :2]
     with _named_errors(model):
-        hidden_2TH = hidden_states(model, tokens)[:, :2].float()
-    if (hidden_2TH[0] - hidden_2TH[1]).abs().max() > _SAME * hidden_2TH.abs().max():
+        hidden_NTH = hidden_states(model, tokens)[:, :2].float()
+    if (hidden_NTH[0] - hidden_NTH[1]).abs().max() > _SAME * hidden_NTH.abs().max():
         raise OperatorError(
             f"in {type(model).__name__} with this config.json, tokens see the tokens that follow them: not a causal "
             "language model; choose another model"
@@ -192,10 +191,10 @@ def norm_at_the_end(model: PreTrainedModel) -> nn.Module | None:
 
     simple = [module for module in body_of(model).modules() if next(module.children(), None) is None]
     with _hooked(simple, note), _named_errors(model):
-        hidden_2TH = hidden_states(model, probe_tokens(model))
+        hidden_NTH = hidden_states(model, probe_tokens(model))
     with _named_errors(model):
         for module, x, y in reversed(called):
-            is_the_end = y.numel() == hidden_2TH.numel() and torch.equal(y.view_as(hidden_2TH), hidden_2TH)
+            is_the_end = y.numel() == hidden_NTH.numel() and torch.equal(y.view_as(hidden_NTH), hidden_NTH)
             if is_the_end and (module(2 * x) - y).abs().max() < _SAME * y.abs().max():
                 return module
     return None
