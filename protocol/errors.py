@@ -54,7 +54,14 @@ class SfnodeError(Exception):
 
 
 class OperatorError(SfnodeError):
-    """A flag, file, address or setting is wrong. The text names it, what is allowed, and what to do."""
+    """A flag, file, address or setting is wrong. The text names it, what is allowed, and what to do.
+
+    ``code`` is for programs, and says where a node is in another state than a command needs: docs/commands.md
+    """
+
+    def __init__(self, text: str, code: str = "operator") -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Reject(SfnodeError):

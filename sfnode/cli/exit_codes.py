@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import click
 
-from protocol.errors import SfnodeError, leaves_of
+from protocol.errors import OperatorError, SfnodeError, leaves_of
 from sfnode.reporter import abandon, cannot_write, printable
 from sfnode.status import Health
 
@@ -48,11 +48,8 @@ def wants_json() -> bool:
 
 def warn(code: Health, message: str, following: str) -> None:
     """Print a warning about the output of a command; ``following``: the command that finds the cause."""
-    if wants_json():
-        _write_json(code.name.lower(), f"{message}. Why: {following}", code)
-        return
-    click.echo(f"Warning: {printable(message)}", err=True)
-    click.echo(f"why      {following}", err=True)
+    text = f"Warning: {printable(message)}\nwhy      {following}"
+    _say(code.name.lower(), f"{message}. Why: {following}", code, text)
 
 
 @contextmanager
@@ -74,7 +71,7 @@ def ending() -> Iterator[None]:
     except SfnodeError as error:
         _fail([error])
     except click.ClickException as error:
-        _write_json("usage", error.format_message(), error.exit_code)
+        _say("usage", error.format_message(), error.exit_code, "")
         sys.exit(error.exit_code)
     except click.Abort:
         _abort()
@@ -103,23 +100,20 @@ def _is_output_lost() -> bool:
 
 
 def _fail(errors: list[SfnodeError]) -> NoReturn:
-    # The code of an error is such as "storage_damaged" for a StorageDamagedError.
-    names = {str(error): type(error).__name__.removesuffix("Error") for error in errors}
-    for text, name in names.items():
-        if wants_json():
-            _write_json(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(), text, ExitCode.FAILED)
-        else:
-            click.echo(f"Error: {printable(text)}", err=True)
+    for text, error in {str(error): error for error in errors}.items():
+        # The code of an error is such as "storage_damaged" for a StorageDamagedError.
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+        code = error.code if isinstance(error, OperatorError) else name
+        _say(code, text, ExitCode.FAILED, f"Error: {printable(text)}")
     sys.exit(ExitCode.FAILED)
 
 
 def _abort() -> NoReturn:
-    if wants_json():
-        _write_json("aborted", "interrupted", ExitCode.FAILED)
-    else:
-        click.echo("Aborted!", err=True)  # click prints the same for an interrupt outside a nursery
+    _say("aborted", "interrupted", ExitCode.FAILED, "Aborted!")  # as click does for an interrupt outside a nursery
     sys.exit(ExitCode.FAILED)
 
 
-def _write_json(code: str, message: str, exit_code: int) -> None:
-    click.echo(json.dumps({"error": {"code": code, "message": message, "exit_code": int(exit_code)}}), err=True)
+def _say(code: str, message: str, exit_code: int, text: str) -> None:
+    """Print an error as JSON where that is asked for, else ``text``."""
+    fields = {"code": code, "message": message, "exit_code": int(exit_code)}
+    click.echo(json.dumps({"error": fields}) if wants_json() else text, err=True)

@@ -32,7 +32,8 @@ def forget(data_dir: DataDirectory, is_agreed: bool) -> None:
         manifest = data_dir.signed_manifest().manifest
         run = f"{manifest.name!r} ({manifest.run_id.hex()[:16]})"
     if data_dir.is_in_use():
-        raise OperatorError(f"a node runs on {data_dir}. First: {pasteable('sfnode stop --data-dir', data_dir)}")
+        following = pasteable("sfnode stop --data-dir", data_dir)
+        raise OperatorError(f"a node runs on {data_dir}. First: {following}", "in_use")
     own, others = data_dir.entries()
     taken = disk.bytes_below(data_dir.path)
     if not is_json():

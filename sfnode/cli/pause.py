@@ -44,7 +44,8 @@ def pause(data_dir: DataDirectory, duration: str | None) -> None:
     text = f"paused: {printable(reason)}" if reason else _unheard(data_dir)
     if not (is_running := data_dir.is_in_use()):
         text = f"{data_dir} is paused from its next start on: no node runs there now"
-    print_result({"paused": True, "is_running": is_running, "reason": reason or ""}, text)
+    until = None if math.isinf(until_s) else round(until_s)
+    print_result({"paused": True, "is_running": is_running, "until": until, "reason": reason or ""}, text)
 
 
 @click.command()

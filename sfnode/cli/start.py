@@ -23,10 +23,9 @@ def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: st
     Example: sfnode start my-run
     """
     if node_toml.read_node_file(data_dir) is None:
-        raise OperatorError(
-            f"{data_dir} has no node.toml: no node has started there that remembers its options. Start it once with "
-            f"`{pasteable('sfnode join --data-dir', data_dir)}` and the options that it is to have"
-        )
+        text = f"{data_dir} has no node.toml: no node has started there that remembers its options. Start it once with"
+        following = pasteable("sfnode join --data-dir", data_dir)
+        raise OperatorError(f"{text} `{following}` and the options that it is to have", "no_node")
     data_dir.signed_manifest()
     options = JoinOptions(source=RunSource(data_dir=data_dir), is_exiting_when_finished=is_exiting_when_finished)
     joining.run_node(options, frozenset(), log_level, is_json=is_json(), is_verbose=is_verbose)

@@ -23,15 +23,13 @@ def stop(data_dir: DataDirectory, wait: int) -> None:
     """
     if not data_dir.is_in_use():
         data_dir.check_is_node()
-        raise OperatorError(f"no node runs on {data_dir}: there is nothing to stop")
+        raise OperatorError(f"no node runs on {data_dir}: there is nothing to stop", "not_running")
     started = time.monotonic()
     data_dir.control.ask_to_stop()
     while data_dir.is_in_use():
         if time.monotonic() - started > wait:
-            raise OperatorError(
-                f"the node on {data_dir} has not ended within {wait} s. It is still asked to; look at its log, and "
-                "kill the process if it hangs: what it has stored is safe"
-            )
+            text = f"the node on {data_dir} has not ended within {wait} s. It is still asked to; look at its log, and"
+            raise OperatorError(f"{text} kill the process if it hangs: what it has stored is safe", "in_use")
         time.sleep(_LOOK_S)
     data_dir.control.forget_stop()
     seconds = round(time.monotonic() - started, 1)

@@ -45,9 +45,8 @@ def only_node() -> DataDirectory:
         return found[0]
     if found:
         raise OperatorError(f"say which node, by its name or with --data-dir: {_listed(found)} (`sfnode list`)")
-    raise OperatorError(
-        f"there is no node in {HOME}: name the data directory of one with --data-dir, or join a run (`sfnode join`)"
-    )
+    text = f"there is no node in {HOME}: name the data directory of one with --data-dir, or join a run (`sfnode join`)"
+    raise OperatorError(text, "no_node")
 
 
 def _listed(nodes: list[DataDirectory]) -> str:

@@ -149,7 +149,7 @@ def read_status(data_dir: DataDirectory) -> Status:
     if (starting_s := data_dir.starting_s()) is not None:
         text = f"the node on {data_dir} has been starting for {format_seconds(starting_s)}: it fetches what is missing"
         more = "looks for a key, reads its disk or rests after a fault of its own. Try again; `sfnode stop` ends it"
-        raise OperatorError(f"{text}, {more}")
+        raise OperatorError(f"{text}, {more}", "starting")
     ended = data_dir.end.describe()
     if not ended:
         data_dir.check_is_node()
@@ -157,17 +157,18 @@ def read_status(data_dir: DataDirectory) -> Status:
         verb, more = ("start", "") if data_dir.node_file.exists() else ("join", " ...")
         why = f": {ended.removesuffix('.')}" if ended else ""
         following = pasteable(f"sfnode {verb} --data-dir", data_dir) + more
-        raise OperatorError(f"no node runs on {data_dir}{why}. Start it with: {following}")
+        raise OperatorError(f"no node runs on {data_dir}{why}. Start it with: {following}", "not_running")
     status = last_status(data_dir)
     if status is None:
         text = f"{data_dir.status_file} cannot be read: the node still reads its disk, or is of another release"
-        raise OperatorError(f"{text}. Try again, or restart the node with this release")
+        raise OperatorError(f"{text}. Try again, or restart the node with this release", "not_reporting")
     pid, age_s = status.life.pid, time.time() - status.life.time
     if age_s > _FRESH_S:
-        raise OperatorError(f"the node on {data_dir} (pid {pid}) has not reported for {age_s:.0f} s: it hangs")
+        text = f"the node on {data_dir} (pid {pid}) has not reported for {age_s:.0f} s: it hangs"
+        raise OperatorError(text, "not_reporting")
     if age_s < -_FRESH_S:  # after the clock was set back, a node that hangs must not look alive for hours
         text = f"the node on {data_dir} (pid {pid}) has not reported since this machine's clock was set back"
-        raise OperatorError(f"{text} by {-age_s:.0f} s. Try again; if it stays so, the node hangs")
+        raise OperatorError(f"{text} by {-age_s:.0f} s. Try again; if it stays so, the node hangs", "not_reporting")
     return status
 
 

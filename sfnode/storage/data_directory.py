@@ -88,8 +88,9 @@ class DataDirectory(ExclusiveFolder):
         """Raise OperatorError unless a node has its state here: of any release, and with a damaged manifest, too."""
         if not self.manifest_file.exists():
             if self.starting_s() is not None:
-                raise OperatorError(f"the node on {self} has only begun to start: try again once it has its manifest")
-            raise OperatorError(f"{self} is not a node's data directory: it has no {MANIFEST_FILE}")
+                text = f"the node on {self} has only begun to start: try again once it has its manifest"
+                raise OperatorError(text, "starting")
+            raise OperatorError(f"{self} is not a node's data directory: it has no {MANIFEST_FILE}", "no_node")
 
     def signed_manifest(self) -> SignedManifest:
         """Return the run's signed manifest. OperatorError: there is none."""

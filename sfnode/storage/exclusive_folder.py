@@ -110,9 +110,8 @@ class ExclusiveFolder:
                 return descriptor
             time.sleep(_LOCK_PAUSE_S)
         os.close(descriptor)
-        raise OperatorError(
-            f"the data directory {self} is in use by another sfnode. Stop that one, or use another --data-dir"
-        )
+        text = f"the data directory {self} is in use by another sfnode. Stop that one, or use another --data-dir"
+        raise OperatorError(text, "in_use")
 
     @contextmanager
     def changing(self) -> Iterator[None]:

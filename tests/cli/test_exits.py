@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,14 +15,17 @@ import click
 import pytest
 
 from protocol import errors
+from protocol.run.manifest import sign_manifest
 from sfnode import cli as cli_package
 from sfnode.cli import cli
 from sfnode.cli.exit_codes import MEANINGS, ExitCode
 from sfnode.cli.join import GROUPS, join
 from sfnode.status import Health
+from sfnode.storage.data_directory import DataDirectory
 from tests import REPOSITORY
 from tests.support.cli_calls import call
 from tests.support.commands import commands_below
+from tests.support.manifests import OWNER, small_manifest
 
 TABLE = (REPOSITORY / "docs" / "commands.md").read_text("utf-8")
 
@@ -77,8 +81,30 @@ def failure(*arguments: object) -> tuple[int, dict[str, object]]:
 
 
 def test_errors__with_json__are_json_with_code_and_message(tmp_path: Path) -> None:
-    code, error = failure("status", "--data-dir", tmp_path, "--json")
-    assert (code, error["code"]) == (1, "operator") and str(tmp_path) in str(error["message"])
+    code, error = failure("join", "--run", tmp_path / "none.run", "--json")
+    assert (code, error["code"]) == (1, "operator") and "none.run" in str(error["message"])
+
+
+def test_errors__about_a_node_in_another_state__are_told_apart_by_their_codes(tmp_path: Path) -> None:
+    """All were `operator`: only its prose told a supervisor whether to wait, to start the node or to join."""
+
+    def code_of(*arguments: object) -> object:
+        return failure(*arguments, "--json")[1]["code"]
+
+    node = DataDirectory(tmp_path / "node")
+    node.path.mkdir(mode=0o700)
+    assert code_of("status", "--data-dir", node) == code_of("start", "--data-dir", node) == "no_node"
+    start = node.lock_start()
+    assert code_of("status", "--data-dir", node) == code_of("pause", "--data-dir", node) == "starting"
+    os.close(start)
+    node.adopt(sign_manifest(small_manifest(), OWNER))
+    assert code_of("status", "--data-dir", node) == code_of("stop", "--data-dir", node) == "not_running"
+    lock = node.lock()
+    try:
+        assert code_of("status", "--data-dir", node) == "not_reporting"
+        assert code_of("forget", node) == code_of("stop", "--data-dir", node, "--wait", "1") == "in_use"
+    finally:
+        os.close(lock)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +137,17 @@ def test_errors__their_codes__stand_in_the_documents() -> None:
     named = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Error")).lower() for name in ours}
     of_status = {each.name.lower() for each in Health if each}
     never = {"sfnode", "reject", "other_release", "ignore", "numeric"}
+    sources = [path.read_text("utf-8") for path in (REPOSITORY / "sfnode").rglob("*.py")]
+    of_a_node = {code for source in sources for code in codes_of_operator_errors(source)}
+    assert codes_of_operator_errors("raise OperatorError(text, 'in_use')\nOperatorError(text)") == {"in_use"}
     told = {code.strip("` ") for codes in rows("Errors as JSON") for code in codes.split(",")}
-    assert told == (named - never) | {"usage", "aborted"} | of_status
+    assert told == (named - never) | {"usage", "aborted"} | of_status | of_a_node
+
+
+def codes_of_operator_errors(source: str) -> set[str]:
+    """The codes that a file gives to its OperatorErrors."""
+    calls = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call) and len(each.args) > 1]
+    return {ast.literal_eval(each.args[1]) for each in calls if ast.unparse(each.func) == "OperatorError"}
 
 
 # --- help of join

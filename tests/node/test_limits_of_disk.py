@@ -50,8 +50,9 @@ def test_pause__for_a_time_where_no_node_runs__holds_from_now_on_for_so_long(tmp
     data_dir = DataDirectory(tmp_path)
     data_dir.adopt(sign_manifest(small_manifest(), OWNER))
     result = CliRunner().invoke(cli, ["pause", "--data-dir", str(tmp_path), "--for", "90min", "--json"])
-    assert (result.exit_code, json.loads(result.output)["paused"]) == (0, True)
-    assert 5_300 < data_dir.control.paused_until_s() - time.time() <= 5_401  # whole seconds
+    told = json.loads(result.output)
+    assert (result.exit_code, told["paused"], told["until"]) == (0, True, data_dir.control.paused_until_s())
+    assert 5_300 < told["until"] - time.time() <= 5_401  # whole seconds
     assert CliRunner().invoke(cli, ["pause", "--data-dir", str(tmp_path), "--for", "soon"]).exit_code == 2
     CliRunner().invoke(cli, ["resume", "--data-dir", str(tmp_path)])
     assert not data_dir.control.is_paused()
