@@ -140,10 +140,8 @@ def invite(options: inviting.InviteOptions, owner: OwnerOptions) -> None:
         raise OperatorError("--svg takes one QR code: leave --count out, and call this again for each person")
     is_needed = manifest.admission.kind is AdmissionKind.INVITE
     if options.name is not None and (not is_needed or options.count * options.uses != 1 or node is None):
-        raise OperatorError(
-            "--for notes who gets an invitation: it takes the --data-dir of your node in an invite run, and one "
-            "invitation for one person"
-        )
+        text = "--for notes who gets an invitation: it takes the --data-dir of your node in an invite run"
+        raise OperatorError(f"{text}, and one invitation for one person")
     if options.uses > 1 and not is_needed:
         raise OperatorError(f"--uses is for invitations, and the run's admission is {manifest.admission.kind.value}")
     made = [new_invitation(manifest, signer, options.uses) for _ in range(options.count)] if is_needed else []

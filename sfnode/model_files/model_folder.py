@@ -88,7 +88,7 @@ def _without_weights(folder: Path) -> str:
         return "mend the link, or put the file there"
     match sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("adapter")):
         case []:
-            return _instead(folder, "only safetensors are read, never pickles: convert the model")
+            return _instead(folder, "only safetensors are read. If its download was broken off, fetch it again")
         case [one]:
             return f"there is {one}: if it holds the whole model, call it {SINGLE_FILE}"
         case several:

@@ -35,11 +35,12 @@ def private_words(given: str, what: str) -> list[str]:
     else:
         return [given]
     try:
-        words = data.decode("utf-8-sig").split()
+        is_utf_16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))  # the mark that PowerShell's `>` begins a file with
+        words = data.decode("utf-16" if is_utf_16 else "utf-8-sig").split()
     except UnicodeDecodeError:
         raise OperatorError(f"{what} in {source} is no text. Save what you were sent as plain text") from None
-    if not words:
-        raise OperatorError(f"{source} is empty: {what} was to be there, on one line or several, once")
     if len(data) > _BYTES_MAX:
         raise OperatorError(f"{source} is too long to be {what}: save it alone")
-    return words
+    if words:
+        return words
+    raise OperatorError(f"{source} is empty: {what} was to be there, on one line or several, once")

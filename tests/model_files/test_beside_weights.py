@@ -262,13 +262,14 @@ def test_locate__git_lfs_pointer_in_place_of_data__is_called_so(tmp_path: Path) 
         (("model-1.safetensors", "model-2.safetensors"), r"no model\.safetensors\.index\.json, which says what is in"),
         (("adapter_config.json", "adapter_model.safetensors"), "holds an adapter alone"),
         (("model.pt",), r"model\.pt is not loaded"),
-        (("optimizer.bin",), "only safetensors are read, never pickles: convert the model"),
+        (("optimizer.bin",), "only safetensors are read"),
+        (("model.safetensors.incomplete",), "If its download was broken off, fetch it again"),
     ],
 )
 def test_weight_files__neither_weights_nor_index__says_what_is_there_instead(
     there: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
-    """ "Convert the model" was said of safetensors, too."""
+    """ "Convert the model" was said of safetensors, too, and of half a download."""
     for name in ("config.json", *there):
         (tmp_path / name).write_text("{}")
     with pytest.raises(OperatorError, match=rf"model\.safetensors is missing; .*{said}"):

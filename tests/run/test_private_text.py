@@ -37,6 +37,13 @@ def test_private_words__file_and_standard_input__their_words(tmp_path: Path, mon
     assert private_words("-", "the string") == ["sfnode:v1.abc", "def"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_private_words__file_that_a_redirection_of_powershell_wrote__is_read(encoding: str, tmp_path: Path) -> None:
+    """It was "no text", though a table of rows in this encoding is read."""
+    (tmp_path / "string").write_bytes("\ufeffsfnode:v1.abc\r\n".encode(encoding))
+    assert private_words(f"@{tmp_path / 'string'}", "the string") == ["sfnode:v1.abc"]
+
+
 def test_private_words__terminal__is_asked_without_showing_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -54,7 +61,8 @@ def test_private_words__terminal__is_asked_without_showing_what_is_typed(monkeyp
     ("data", "complaint"),
     [
         (b" \n", "is empty: the string was to be there"),
-        (b"\xff\xfe", "the string in .* is no text"),
+        (b"\xff\xfe\x00", "the string in .* is no text"),
+        (b"\xff", "the string in .* is no text"),
         (b"a" * 70_000, "too long to be the string"),
         (None, "cannot read the string .*: No such file"),
     ],
