@@ -106,7 +106,7 @@ class Estimator:
         self.data, self._noise, self._author = data, noise, author
         self._shared, self._bases = shared, bases
         manifest = self.manifest = bases.manifest
-        if noise is not None and (not manifest.method.is_dense or data.draws_answers):
+        if noise is not None and (not manifest.method.is_dense or manifest.task.draws_answers):
             raise OperatorError("noise hides rows in messages of dense cores from labels or texts alone: leave it out")
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}

@@ -108,7 +108,7 @@ def without_tokenizer(model: Path) -> None:
     ("harm", "parts"),
     [
         (shutil.rmtree, ("no such folder", "*.safetensors", "facebook/opt-125m")),
-        (without_safetensors, ("model.safetensors is missing", "convert the model")),
+        (without_safetensors, ("model.safetensors is missing", "fetch it again")),
         (pickle_only, ("pytorch_model.bin", "is not a file that torch.save has written", "convert the model")),
         (truncated, ("cannot be loaded", "header")),
         (lacking_a_tensor, ("lack 1 tensors", "model.decoder.layers.0.fc1.weight")),
@@ -139,7 +139,7 @@ def changed_weight(model: Path) -> None:
     ("harm", "parts"),
     [
         (changed_weight, ("the weights in", "are not the run's: their content is", "use the run's model")),
-        (without_safetensors, ("model.safetensors is missing", "convert the model")),
+        (without_safetensors, ("model.safetensors is missing", "fetch it again")),
         (bad_config, ("config.json is not the run's file", "use the run's model")),
         (without_tokenizer, ("tokenizer", "is missing", "use the run's model")),
     ],

@@ -78,7 +78,9 @@ def test_ask__labels_and_choices__have_the_shares_of_their_losses_from_one_row(
 
     monkeypatch.setattr(SharedModel, "hidden", noted)
     (found,) = asked(fields, question)
-    before_and_after = [each for each in passed if each != 2]  # two rows check the head, and shared prompts
+    checked_head, *others = passed
+    assert checked_head == 3
+    before_and_after = [each for each in others if each != 2]  # two rows check shared prompts
     assert before_and_after[-2:] == [1, 1]
     assert len(before_and_after) <= 4  # the first two check shared prompts
     labels = [replace(example, label=number) for number in range(len(found.before.shares))]
