@@ -1,5 +1,6 @@
 """Run all checks in order, one line each. Torch runs in its own process, and only if the node is to train."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -68,7 +69,9 @@ class Examination:
         except OperatorError as error:
             is_starting = data_dir.starting_s() is not None
             how = "" if is_starting else "give the --data-dir of a node, or --bootstrap or --run for a new one"
-            judge = unknown if is_starting or not any(data_dir.path.glob("*")) else fail
+            path = data_dir.path
+            is_empty = path.is_dir() and os.access(path, os.R_OK) and not os.listdir(path)
+            judge = unknown if is_starting or is_empty or not path.exists() else fail
             self._tell(judge("data directory", str(error), how))
             return False
         if self._signed is not None and self._signed.manifest.run_id != held.manifest.run_id:
