@@ -174,7 +174,7 @@ class LocalModel:
 
         Args:
             reward: says how good an answer is, 0 to 1, in place of the run's rule: called with the answer and with
-                the fields of its row that the rule names. Other nodes cannot know it.
+                the fields of its row that the rule names, for held-out rows alone where rows name right answers.
             noise: to hide single rows (docs/threat-model.md).
 
         OperatorError: a row does not fit the run's task, or the model is not the run's.

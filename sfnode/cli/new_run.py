@@ -151,7 +151,7 @@ def _with_right_answer(options: RunOptions) -> RunOptions:
         text = f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the"
         more = "model then writes. With --answer '' they learn from answers that it draws"
         texts = sorted({answer.filled({name: str(row[name]) for name in row}.__getitem__) for row in rows})
-        if 1 < len(texts) <= _FEW_ANSWERS:
+        if 1 < len(texts) <= _FEW_ANSWERS and all(text.strip() and "," not in text for text in texts):
             labels = f"call the field `label`, and give --labels {','.join(texts)!r} in place of --reward"
             more += f". Labels teach so few answers from fewer rows still: {labels}"
         click.echo(printable(f"{text} {more}"), err=True)
@@ -176,8 +176,9 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
     if task.label_words and not data.label_tokens:
         text = "no one token sets the label words apart, so a run learns less from each row"
         click.echo(f"Warning: {text}: take words that all differ at one place, such as the first", err=True)
-    stops = data.judge.stops if data.judge else ()
-    if stops and (cut := sum(answer[-1] not in stops for each in examples for answer in each.candidates)):
+    stops, most = (data.judge.stops, data.judge.rule.tokens) if data.judge else ((), 0)
+    answers = [answer for each in examples for answer in each.candidates if stops and len(answer) == most]
+    if cut := sum(answer[-1] not in stops for answer in answers):
         text = f"{cut} right answers have more tokens than an answer may have, and lose their end"
         click.echo(f"Warning: {text}: a model that learns them does not end. Give more --answer-tokens", err=True)
     if cut := sum(each.lost > 0 for each in examples):

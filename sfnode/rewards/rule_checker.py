@@ -27,6 +27,7 @@ _TYPES: dict[type, tuple[rules.JsonType, ...]] = {
     list: (rules.JsonType.ARRAY,),
     dict: (rules.JsonType.OBJECT,),
 }
+_AROUND = ("it {} so", "{} so", "It {}", "It is {}.")  # words around a right answer, which a rule may take as well
 _EXAMPLE_VALUE = "1"  # stands for a row's value when a pattern is tried before there is a row
 
 
@@ -72,7 +73,8 @@ class Checker:
             found = [
                 each
                 for each, text in zip(found, texts, strict=True)
-                if self.reward(text, True, row) >= 1.0 > self.reward(f"it {text} so", True, row)
+                if self.reward(text, True, row) >= 1.0
+                and all(self.reward(around.format(text), True, row) < 1.0 for around in _AROUND)
             ]
             if not found:
                 break
@@ -125,8 +127,8 @@ def _texts_of(check: rules.Check) -> Iterable[rules.RowText]:
         case rules.TextCheck(match=match, text=text):
             yield from () if match is rules.TextMatch.REGEX else (text,)
             yield from (rules.RowText(("", ""), (name,)) for name in text.fields)
-        case rules.RangeCheck(measure=rules.Measure.NUMBER, low=low, high=high):
-            yield from (end for end in (low, high) if isinstance(end, rules.RowText))
+        case rules.RangeCheck(measure=rules.Measure.NUMBER, low=rules.RowText() as low, high=high) if low == high:
+            yield low
         case _:
             pass
 

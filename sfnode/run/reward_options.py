@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import ClassVar
 
 from protocol.errors import OperatorError
@@ -18,7 +17,6 @@ SAMPLES = 4
 ANSWER_TOKENS = 16
 PROMPT = "{prompt}"
 _ANSWERS = 16  # of a message, if there may be several prompts: all figures in docs/rewards.md are with these
-_ROWS_LOOKED_AT = 512  # to see whether they name a right answer
 _TEXTS = ("exact", "contains", "regex", "number")
 _COUNTS = ("words", "characters")
 _COUNT = re.compile(r"([0-9]{1,64})(?:-([0-9]{1,64}))?")
@@ -93,9 +91,9 @@ class RewardOptions:
 
     def with_right_answer(self, rows: Iterable[Mapping[str, object]]) -> "RewardOptions":
         """Return the options with the right answer that rows name, unless one is chosen; ``rows``: fields of each."""
-        if self.answer is not None or self.rule.answer is not None:
+        if self.rule_text is None or self.answer is not None or self.rule.answer is not None:
             return self
-        return replace(self, answer=Checker(self.rule).right_answer(islice(rows, _ROWS_LOOKED_AT)))
+        return replace(self, answer=Checker(self.rule).right_answer(rows))
 
     def batch_rows(self, asked: int | None) -> int:
         """Return the answers of a message. OperatorError: ``asked`` is not a multiple of the samples."""

@@ -9,11 +9,11 @@ from typing import cast
 
 _MODULES = cast(dict[str, object], sys.modules)
 
-# Set before torch is loaded: OpenMP threads then sleep at a barrier. Spinning threads starve each other and everything
-# else on the same cores: with one core busy, `init` on the embedded model took over 140 s with them, 38 s without.
+# Before torch is loaded. OpenMP threads that spin starve each other: with one core busy, `init` took 140 s, not 38.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # oneDNN keeps kernels, and PyTorch descriptions (0 crash it), of 1,024 sizes: 246 MB after 80 in bf16, now 123.
-os.environ.update({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "64"} | dict(os.environ))
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
 # With this package installed, transformers fetches native code for some architectures, regardless of configuration.
 # We run nothing that comes with a model (docs/threat-model.md), so we hide the package from transformers.
 _MODULES.setdefault("kernels", None)

@@ -81,13 +81,12 @@ class DenseMeasure:
     def _gradients(self, examples: Sequence[Example]) -> tuple[int, Tensor, list[Tensor], Tensor]:
         """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns.
 
-        Where a rule rewards answers, each loss is one less how likely the model is to write the right one.
+        Where a rule rewards answers, each loss is one less how likely a token of the right one is: a mean reward rises.
         """
         batch = self.shared.batch(self.data, examples)
         d_Pr, h, loss_N = row_gradients(self.shared, self.bases, self.core, batch, self.data.label_tokens)
         if self.data.judge is not None:
-            lengths_N = torch.tensor([len(example.candidates[0]) for example in examples]).to(loss_N)
-            loss_N = 1 - (-loss_N * lengths_N).exp()
+            loss_N = 1 - (-loss_N).exp()  # of all tokens together it would stay near one for long answers
         return len(batch.tokens), d_Pr, h, loss_N
 
 

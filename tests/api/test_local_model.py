@@ -243,3 +243,8 @@ def test_learners__of_one_model_in_threads__measure_what_they_do_one_after_anoth
         made = threads.submit(model.make_run, ROWS, TASK, steps=3)
         assert [each.result() for each in running] == expected
     assert made.result().basis == runs[1].basis
+
+
+def test_make_run__options_of_rewards_without_a_rule__is_a_run_of_labels(model: LocalModel) -> None:
+    """A fault for a day: looking for a right answer, it asked for the rule that there is not."""
+    assert model.make_run(ROWS, TASK, RewardOptions(), steps=3).manifest.task.label_words == (" bad", " good")

@@ -125,7 +125,7 @@ ANSWERS = (
     Mutant(
         name="loose-rules-name-right-answers",
         breaks="a rule for whole sentences makes a run that learns to answer with one word",
-        edits=(Edit(_CHECKER, "Checker.right_answer", ' > self.reward(f"it {text} so", True, row)', ""),),
+        edits=(Edit(_CHECKER, "Checker.right_answer", "around in _AROUND", "around in ()"),),
         detector=Tests(
             (
                 "tests/rewards/test_right_answers.py::test_right_answer__gets_the_whole_reward_in_all_rows__is_a_template",

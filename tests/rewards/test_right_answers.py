@@ -28,6 +28,9 @@ LINE = {"sum": [[1, {"json": {"required": ["a"]}}], [1, {"contains": "{name}"}],
         ("exact:{answer}", [], ""),
         ("contains:{answer}", WORDS, ""),  # a rule for whole sentences: their form is the model's own
         ("regex:(?is).*{answer}.*", WORDS, ""),
+        ("regex:{answer}\\b.*", WORDS, ""),
+        ('{"sum": [[1, {"contains": "{answer}"}], [1, {"words": [1, 2]}]]}', WORDS, ""),
+        ('{"number": ["{answer}", "{high}"]}', [{"answer": 1, "high": 2}], ""),  # one of many
         ("words:1-3", WORDS, ""),
         ('{"json": {"required": ["a"]}}', WORDS, ""),
         (json.dumps(LINE), [{"name": "x", "line": '{"a": "y"}'}], ""),  # gets a part alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -33,8 +34,7 @@ def test_message__rows_that_name_a_right_answer__is_that_of_a_completion(model: 
     completions = Estimator(model.shared, run.bases(), replace(learner.data, judge=None))
     found, same = (each.estimate(7, 0) for each in (learner, completions))
     assert found.scalars == same.scalars and found.rows == found.scalars[0] == 16
-    assert 0.9 < found.loss < 1.0  # one less the chance of the right answer, where the other is in nats
-    assert same.loss > 1.0
+    assert found.loss == pytest.approx(1 - math.exp(-same.loss), abs=0.02)  # one less the chance of a right token
 
 
 def test_run__rows_that_name_a_right_answer__learns_to_write_it(model: LocalModel) -> None:
