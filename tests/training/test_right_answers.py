@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from protocol.crypto.keys import Signer
 from sfnode.api.local_model import LocalModel
 from sfnode.api.runs import LocalAuthor
 from sfnode.run.reward_options import RewardOptions
@@ -16,6 +17,7 @@ from tests.support.tiny_models import WORDS, tiny_llama, tiny_tokenizer
 
 PROMPT = TaskOptions(template="{sentence} it was")
 RULE = RewardOptions(rule_text="exact:{answer}", samples=2, answer_tokens=4)
+ALICE = Signer(b"alice".ljust(32, b"."))
 ROWS = [{"sentence": f"a {one} {other}", "answer": "good"} for one in WORDS for other in WORDS[:4]]
 
 
@@ -23,7 +25,7 @@ ROWS = [{"sentence": f"a {one} {other}", "answer": "good"} for one in WORDS for 
 def model() -> LocalModel:
     tokenizer = tiny_tokenizer()
     tokenizer.eos_token = "film"
-    return LocalModel(tiny_llama(), tokenizer)
+    return LocalModel(tiny_llama(), tokenizer, owner=ALICE)
 
 
 def test_message__rows_that_name_a_right_answer__is_that_of_a_completion(model: LocalModel) -> None:
@@ -39,10 +41,10 @@ def test_message__rows_that_name_a_right_answer__is_that_of_a_completion(model: 
 
 def test_run__rows_that_name_a_right_answer__learns_to_write_it(model: LocalModel) -> None:
     """Where the right answer was never drawn, nothing was learnt: of topics, one of four words, always the same one."""
-    run = model.make_run(ROWS, PROMPT, RULE, steps=24)
-    author = LocalAuthor(run, learner := model.learner(run, ROWS, ROWS[:8]))
+    run = model.make_run(ROWS, PROMPT, RULE, steps=48)  # with 24, one of three owners' keys left an answer to learn
+    author = LocalAuthor(run, learner := model.learner(run, ROWS, ROWS[:8]), ALICE)
     before = learner.evaluate()
-    for step in range(24):
+    for step in range(48):
         author.apply(author.measure(step))
     learner.show(author.replica.coefficients())
     after = learner.evaluate()
