@@ -143,13 +143,12 @@ class LocalModel:
         )
         positions = getattr(self.shared.model.config, "max_position_embeddings", None) or _MAX_TOKENS
         tokens = task.max_tokens or min(_MAX_TOKENS, positions)
+        if reward is not None:  # which rows may count as answers, until they are read
+            looked_at = self._read(self._task_spec(replace(given, batch_rows=None), tokens), self._spec, rows, None)
+            reward = reward.with_right_answer(dict(example.fields) for example in looked_at.examples)
+            given = replace(given, reward=reward)
         spec = self._task_spec(given, tokens)
         data = self._read(spec, self._spec, rows, None)
-        if reward is not None:
-            reward = reward.with_right_answer(dict(example.fields) for example in data.examples)
-            given = replace(given, reward=reward)
-            spec = self._task_spec(given, tokens)
-            data = self._read(spec, self._spec, rows, None)
         with self.shared.lock:
             draft = RunDraft(given, self._owner, spec, self._spec, trainable_tensors(self.shared.model))
             return finish_run(draft, self.shared, data)[0]

@@ -1,6 +1,7 @@
 """Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from protocol.schema import has_half_pair
 from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder, model_folder
 from sfnode.reporter import counting, printable
+from sfnode.rewards import Checker
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import RunDraft, RunOptions, found_model
 from sfnode.storage import KeyFile, disk, example_files
@@ -30,6 +32,7 @@ _ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that
 _FORM_TOKENS = 20  # above 16, at which SPEC 5.7 draws otherwise
 _UNEVEN = 4  # times the rows of another label: what that costs is in docs/tasks.md
 _FEW_ANSWERS = 16  # that could be labels
+_LABEL = re.compile(r"\s*[^\s,][^,\n]{0,31}")  # commas divide them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         if has_half_pair(Path(name).name):
             raise OperatorError(f"{option} {name}: the name is not UTF-8, in which a manifest is written: rename it")
     options.checked_settings()  # a slip in them or in the data shows before a model is fetched
-    if options.dense_batch_rows and os.path.lexists(basis_out):
+    if os.path.lexists(basis_out) and options.dense_batch_rows:  # which rows may count as answers, until they are read
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     options = _with_right_answer(_with_readable_data(options, basis_out))
     folder = found_model(options.model, options.revision)
@@ -140,21 +143,34 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
 
 
 def _with_right_answer(options: RunOptions) -> RunOptions:
-    """Return the options with the right answer that rows name, and say so. OperatorError: the rule is wrong."""
+    """Return the options with the right answer that rows name, and say what is learnt. OperatorError: a wrong rule."""
     named, given = options.data.named(options.task), options.reward
     if named is None or given.rule_text is None:
         return options
     path, template = example_files.locate(named), options.texts.row_template
     rows = [dict(template.texts(row, where).fields) for where, row in row_files.rows_of(path, template)]
     found = given.with_right_answer(rows)
-    if found.answer and given.answer is None and (answer := found.rule.answer):
+    if (answer := found.rule.answer) is None:
+        return replace(options, reward=found)
+    texts = [answer.filled({name: str(row[name]) for name in row}.__getitem__) for row in rows]
+    if found.answer and given.answer is None:
         text = f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the"
         more = "model then writes. With --answer '' they learn from answers that it draws"
-        texts = sorted({answer.filled({name: str(row[name]) for name in row}.__getitem__) for row in rows})
-        if 1 < len(texts) <= _FEW_ANSWERS and all(text.strip() and "," not in text for text in texts):
-            labels = f"call the field `label`, and give --labels {','.join(texts)!r} in place of --reward"
+        words, is_field = sorted({*texts}), answer.literals == ("", "")
+        if is_field and 1 < len(words) <= _FEW_ANSWERS and all(map(_LABEL.fullmatch, words)):
+            prompt = "" if options.task.template else "--template '{prompt}' "
+            labels = f"call the field `label`, and give {prompt}--labels {','.join(words)!r} in place of --reward"
             more += f". Labels teach so few answers from fewer rows still: {labels}"
         click.echo(printable(f"{text} {more}"), err=True)
+    checker = Checker(found.rule)
+    if wrong := [text for text, row in zip(texts, rows, strict=True) if checker.reward(text, True, row) < 1.0]:
+        text = f"Warning: {len(wrong)} of {len(rows)} rows name an answer that the rule does not call right, such as"
+        click.echo(printable(f"{text} {wrong[0][:_ANSWER_SHOWN]!r}: change --answer or the rule"), err=True)
+    if empty := sum(not text.strip() for text in texts):
+        text = (
+            f"Warning: {empty} of {len(rows)} rows name an empty right answer, and nodes learn to write nothing there"
+        )
+        click.echo(f"{text}: complete these rows, or leave them out", err=True)
     return replace(options, reward=found)
 
 

@@ -46,7 +46,7 @@ async def prepare(
     if options.is_relay and (unused := [f"--{name.replace('_', '-')}" for name, value in typed.items() if value]):
         text = f"a node with --relay does not train, and makes no use of {', '.join(unused)}"
         reporter.event_at(logging.WARNING, "unused_options", text, options=unused)
-    if options.training.private_reward is not None and not manifest.task.draws_answers:
+    if options.training.private_reward and manifest.task.kind is TaskKind.REWARD and not manifest.task.draws_answers:
         text = "--private-reward judges held-out answers alone: nodes of this run learn answers that rows name"
         reporter.event_at(logging.WARNING, "judges_held_out", text)
     fetched: Path | None = None

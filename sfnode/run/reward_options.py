@@ -80,6 +80,8 @@ class RewardOptions:
         if self.answer is not None:
             document.pop("answer", None)
             document |= {"answer": self.answer} if self.answer else {}
+        if "answer" in document:
+            document["samples"] = reward.SAMPLES_MIN  # none is drawn, and a message has as many rows at least
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
         Checker(_parsed(text))  # raises
         return text
@@ -96,10 +98,12 @@ class RewardOptions:
         return replace(self, answer=Checker(self.rule).right_answer(rows))
 
     def batch_rows(self, asked: int | None) -> int:
-        """Return the answers of a message. OperatorError: ``asked`` is not a multiple of the samples."""
-        samples = self.rule.rows_each
+        """Return the rows of a message: answers, or rows that name them. OperatorError: ``asked`` does not fit."""
+        samples = (rule := self.rule).rows_each
         if asked is None:
             return max(_ANSWERS // samples, 1) * samples
+        if rule.answer is not None and asked < rule.samples:
+            raise OperatorError(f"--batch-rows {asked}: give {rule.samples} or more, where rows name right answers")
         if asked % samples:
             near = max(asked // samples, 1) * samples
             raise OperatorError(

@@ -279,6 +279,11 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
         ((), "{wanted}", "Note: each row names a right answer, {wanted}: nodes learn it"),
         (("--answer", ""), None, "the model alone draws 40 answers"),
         (("--answer", "it is {wanted}"), "it is {wanted}", "40 right answers have more tokens than an answer may have"),
+        (
+            ("--answer", "it is {wanted}"),
+            "it is {wanted}",
+            "40 of 40 rows name an answer that the rule does not call right",
+        ),
     ],
 )
 def test_init__rows_that_name_a_right_answer__learns_it_unless_told_otherwise(
@@ -290,7 +295,57 @@ def test_init__rows_that_name_a_right_answer__learns_it_unless_told_otherwise(
     out = tmp_path / "a.run"
     made = call("init", *EMBEDDED, *reward, *given, "--batch-rows", 16, "--data", data, "--out", out)
     assert made.code == 0 and said in made.stderr, made
+    assert ("does not call right" in made.stderr) is ("it is {wanted}" in given)
     rule = parse_reward(decode_run_untrusted(out.read_bytes()).manifest.task.completion)
     assert rule == RewardOptions(rule_text="exact:{wanted}", answer_tokens=2, answer=answer).rule
     assert ("names a right answer" in made.stderr) is (given == ())
     assert ("and give --labels 'great,terrible' in place of --reward" in made.stderr) is (given == ())
+
+
+def test_init__rows_that_name_no_text__are_counted(tmp_path: Path) -> None:
+    """A column that is not complete taught nodes to write nothing, and nobody said so."""
+    data = tmp_path / "prompts.csv"
+    data.write_text("prompt,wanted\n" + "a film,great\na play,\n" * 20, "utf-8")
+    given = (*EMBEDDED, "--private-data", "--data", data, "--out", tmp_path / "a.run", "--reward", "exact:{wanted}")
+    made = call("init", *given)
+    assert made.code == 0 and "20 of 40 rows name an empty right answer, and nodes learn to write no" in made.stderr
+
+
+def test_init__rows_that_name_a_right_answer__takes_messages_of_two_rows(tmp_path: Path) -> None:
+    """Rows were counted as answers, four to each prompt, before it was known that none is drawn."""
+    data, out = write_prompts(tmp_path / "prompts.jsonl", 40), tmp_path / "a.run"
+    given = (*EMBEDDED, "--private-data", "--data", data, "--out", out, "--template", "{sentence} is")
+    made = call("init", *given, "--reward", "exact:{wanted}", "--batch-rows", 2)
+    assert made.code == 0, made
+    assert decode_run_untrusted(out.read_bytes()).manifest.task.batch_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted", "labels"),
+    [
+        (
+            "exact:{wanted}",
+            ("yes", "no"),
+            """call the field `label`, and give --template '{prompt}' --labels 'no,yes'""",
+        ),
+        ("exact:{wanted}", ("yes, I think", "no"), ""),  # a comma would divide it
+        ("exact:{wanted}", ("it was a very long evening " * 8, "no"), ""),
+        ("exact:<{wanted}>", ("yes", "no"), ""),  # the field holds no such word
+    ],
+)
+def test_with_right_answer__few_texts__points_to_labels_that_can_be_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rule: str, wanted: tuple[str, str], labels: str
+) -> None:
+    """The options that it named made no run: a run of labels has no usual template."""
+    data = tmp_path / "prompts.jsonl"
+    data.write_text(
+        "".join(json.dumps({"prompt": "a film", "wanted": each.strip()}) + "\n" for each in wanted), "utf-8"
+    )
+    named = DataOptions(data=str(data), is_private=True)
+    reward = RewardOptions(rule_text=rule)
+    new_run._with_right_answer(
+        RunOptions(model="m", task=TaskOptions(), data=named, reward=reward, method=MethodOptions())
+    )
+    said = capsys.readouterr().err
+    assert "each row names a right answer" in said
+    assert labels in said and ("--labels" in said) is bool(labels)

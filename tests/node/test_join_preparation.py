@@ -65,3 +65,26 @@ async def test_prepare__own_row_with_nothing_to_contain__is_named_unless_an_own_
     options, signed = JoinOptions(source=source, training=training), sign_manifest(replace(DENSE, task=task), OWNER)
     with pytest.raises(OperatorError, match=said):
         await prepare(signed, options, Reporter(stream=io.StringIO()))
+
+
+@pytest.mark.parametrize(
+    ("rule", "has_warned"),
+    [
+        (None, False),  # labels, where such a command is refused
+        ({"check": {"exact": "{answer}"}, "samples": 2, "tokens": 4}, False),
+        ({"check": {"exact": "{answer}"}, "samples": 2, "tokens": 4, "answer": "{answer}"}, True),
+    ],
+)
+async def test_prepare__own_command_where_rows_name_answers__is_said_to_judge_held_out_ones_alone(
+    rule: dict[str, object] | None, has_warned: bool, tmp_path: Path
+) -> None:
+    """A run of labels was said to learn answers that rows name, before the command was refused."""
+    rows, lines = tmp_path / "rows.jsonl", io.StringIO()
+    rows.write_text('{"text": "Is it?", "sentence": "It", "label": 0, "answer": "yes"}\n')
+    task = DENSE.task if rule is None else replace(rewarded(DENSE.task, rule), template="{text}")
+    source = RunSource(bootstrap=combined([]), data_dir=DataDirectory(tmp_path / "node"))
+    training = TrainingOptions(model="folder", data=str(rows), private_reward="true")
+    options, signed = JoinOptions(source=source, training=training), sign_manifest(replace(DENSE, task=task), OWNER)
+    with pytest.raises(OperatorError):
+        await prepare(signed, options, Reporter(is_json=True, stream=lines))
+    assert ("judges_held_out" in lines.getvalue()) is has_warned

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from protocol.errors import OperatorError
 from sfnode.rewards.rule_checker import Checker
 from sfnode.run.reward_options import RewardOptions
 
@@ -51,5 +53,8 @@ def test_with_right_answer__chosen_by_the_owner__stays() -> None:
     assert given.with_right_answer(WORDS) is given
     told = RewardOptions(rule_text="exact:{answer}").with_right_answer(WORDS)
     assert told.rule.answer is not None and told.rule.rows_each == 1 and told.batch_rows(18) == 18
+    assert told.batch_rows(2) == 2 and replace(told, samples=64).batch_rows(None) == 16
+    with pytest.raises(OperatorError, match=r"--batch-rows 1: .* 2 or more"):
+        told.batch_rows(1)
     drawn = RewardOptions(rule_text='{"check": {"exact": "{answer}"}, "answer": "{answer}!"}', answer="")
     assert drawn.rule.answer is None

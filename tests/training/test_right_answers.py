@@ -52,6 +52,11 @@ def test_run__rows_that_name_a_right_answer__learns_to_write_it(model: LocalMode
     assert [each.text for each in after.answers] == ["good"] * 3
 
 
+def test_make_run__rows_that_name_a_right_answer__takes_messages_of_two_rows(model: LocalModel) -> None:
+    run = model.make_run(ROWS, PROMPT, replace(RULE, samples=4), steps=3, batch_rows=2)
+    assert model.learner(run, ROWS).estimate(7, 0).rows == run.manifest.task.batch_rows == 2
+
+
 def test_make_run__answers_that_are_to_be_drawn__are(model: LocalModel) -> None:
     run = model.make_run(ROWS, PROMPT, replace(RULE, answer=""), steps=3)
     assert model.learner(run, ROWS).data.draws_answers
