@@ -10,8 +10,17 @@ from dataclasses import dataclass
 
 from protocol.run import TaskKind, TaskSpec
 
-SAMPLE_CHARACTERS = 80  # the last ones of a prompt, the first ones of an answer
+SAMPLE_CHARACTERS = 80  # of a prompt, the first ones of an answer
+_END_CHARACTERS = 37
 _OFTEN = 0.1  # an answer that one prompt in ten gets
+
+
+def sample_prompt(text: str) -> str:
+    """Return a prompt in a line, without its middle if it is long: what rows differ in may stand at either end."""
+    line = " ".join(text.split())
+    if len(line) <= SAMPLE_CHARACTERS:
+        return line
+    return f"{line[: SAMPLE_CHARACTERS - _END_CHARACTERS - 5]} ... {line[-_END_CHARACTERS:]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, PromptEncoder, RowBatch, TaskData, scoring
 
 _NO_RESPONSE = "."  # placeholder for the response that the model is asked for
-_NOT_GIVEN = ""  # placeholder for what the rule of rewards reads of a row
+_NOT_GIVEN = "?"  # placeholder for what the rule of rewards reads of a row; some token, for a right answer
 _CPU = torch.device("cpu")
 
 

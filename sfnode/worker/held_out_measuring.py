@@ -11,7 +11,7 @@ from protocol.errors import NumericError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import DATA_PRIVATE, SignedManifest, TaskSpec
 from protocol.state import Coefficients
-from sfnode.quality_figures import SAMPLE_CHARACTERS, Quality, SampleAnswer
+from sfnode.quality_figures import Quality, SampleAnswer, sample_prompt
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.audit_case import Scalars
@@ -66,7 +66,7 @@ def _with_answers(found: messages.Evaluated, task: TaskSpec, data: Path | None) 
     texts = [template.texts(row, where) for where, row in rows]
     answers = [
         SampleAnswer(
-            prompt=" ".join(row.prompt.split())[-SAMPLE_CHARACTERS:],
+            prompt=sample_prompt(row.prompt),
             text=words[predicted],
             reward=float(predicted == row.label),
             right=words[row.label],

@@ -37,7 +37,7 @@ def test_purpose__texts__are_told_by_their_fields(kind: TaskKind, template: str,
 @pytest.mark.parametrize(
     ("template", "prompt"),
     [
-        ("<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n", "{prompt}<|im_end|>"),
+        ("<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n", "{prompt}"),
         ("<start_of_turn>user\nWhere is {city}?<end_of_turn>\n", "Where is {city}?<end_of_turn>"),
         ("<s>[INST] {prompt} [/INST]", "<s>[INST] {prompt} [/INST]"),
         ("Which city?\n{prompt}", "Which city?"),

@@ -77,7 +77,7 @@ def test_ask__moved_core__changes_the_answer_after_and_not_the_one_before(bases:
 
 def test_row_of__reward__has_placeholders_for_fields_of_the_rule() -> None:
     task = rewarded(task_spec(CLASSIFICATION))
-    assert row_of(task, "a film") == {"label": 0, "wanted": "", "sentence": "a film"}
+    assert row_of(task, "a film") == {"label": 0, "wanted": "?", "sentence": "a film"}
     assert row_of(task, '{"sentence": "a", "wanted": "b"}') == {"label": 0, "wanted": "b", "sentence": "a"}
 
 
@@ -92,10 +92,12 @@ def test_evaluate__rewards__has_the_answers_to_the_first_rows(bases: Bases, tmp_
         assert each.reward == float(wanted in each.text)
 
 
-def test_evaluate__long_prompts__are_cut_at_their_start(bases: Bases, tmp_path: Path) -> None:
-    rows = write_rows(tmp_path / "rows.jsonl", [{"sentence": "so very very good " * 9, "wanted": "great"}])
+def test_evaluate__long_prompts__lose_their_middle(bases: Bases, tmp_path: Path) -> None:
+    """Samples of prompts that end in one instruction looked alike: each had the end of the instruction alone."""
+    rows = write_rows(tmp_path / "rows.jsonl", [{"sentence": "Is it\na " + "very " * 30 + "film?", "wanted": "great"}])
     (answer,) = session(bases, rows).evaluate().answers
-    assert len(answer.prompt) == 80 and answer.prompt.endswith(" It was")
+    assert len(answer.prompt) == 80 and answer.prompt.startswith("Is it a very")
+    assert " ... " in answer.prompt and answer.prompt.endswith("very film? It was")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_estimate__no_answer_gets_anything__says_what_it_means(
         (("<", "system\nYou help.", ">", "\n", "<", "user\nIs it?", ">", "\n", "<", "assistant\n"), "Is it?"),
         (("<", "user", ">", "\n\nIs it?", ">", "<", "assistant", ">", "\n\n"), "Is it?"),
         (("<", " Is it?", ">"), "Is it?"),
-        (("Is it?\nassistant",), "Is it?\nassistant"),
+        (("Is it?\nassistant",), "Is it? assistant"),
         (("<",), ""),
     ],
 )

@@ -13,6 +13,8 @@ from sfnode.api.runs import LocalAuthor
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.task_options import TaskOptions
 from sfnode.training.estimator import Estimator
+from sfnode.training.model_questions import row_of
+from sfnode.training.task import PromptEncoder
 from tests.support.tiny_models import WORDS, tiny_llama, tiny_tokenizer
 
 PROMPT = TaskOptions(template="{sentence} it was")
@@ -60,3 +62,11 @@ def test_make_run__rows_that_name_a_right_answer__takes_messages_of_two_rows(mod
 def test_make_run__answers_that_are_to_be_drawn__are(model: LocalModel) -> None:
     run = model.make_run(ROWS, PROMPT, replace(RULE, answer=""), steps=3)
     assert model.learner(run, ROWS).data.draws_answers
+
+
+def test_row_of__tokenizer_without_an_end_token__can_be_asked(model: LocalModel) -> None:
+    """The empty text that stood for the right answer had no token, so that `ask` refused each question."""
+    task = model.make_run(ROWS, PROMPT, RULE, steps=3).manifest.task
+    tokenizer = tiny_tokenizer()
+    assert tokenizer.eos_token_id is None
+    assert PromptEncoder(tokenizer, task).encode(row_of(task, "a film"), "")[0].tokens

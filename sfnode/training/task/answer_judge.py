@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
-from sfnode.quality_figures import SAMPLE_CHARACTERS
+from sfnode.quality_figures import sample_prompt
 from sfnode.rewards import Checker, RewardCommand
 from sfnode.training.model import loading
 
@@ -59,10 +59,10 @@ class AnswerJudge:
         return loading.decoded(self._tokenizer, tokens)
 
     def asked(self, tokens: Sequence[int]) -> str:
-        """Return a prompt's end as people wrote it: before the role that a chat template ends with, after its marks."""
+        """Return a prompt in a line as people wrote it, without the marks and the last role of a chat template."""
         groups = groupby(tokens, set(self._tokenizer.all_special_ids).__contains__)
         parts = [text for is_mark, each in groups if not is_mark and (text := self.text(tuple(each)).strip())]
-        return [*parts, ""][-3:][0].removeprefix("user\n").strip()[-SAMPLE_CHARACTERS:]
+        return sample_prompt([*parts, ""][-3:][0].removeprefix("user\n"))
 
     def reward(self, text: str, has_ended: bool, fields: Fields) -> float:
         """Return how good an answer to a row with these fields is, 0 to 1."""
