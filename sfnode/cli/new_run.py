@@ -155,7 +155,8 @@ def _with_right_answer(options: RunOptions) -> RunOptions:
     texts = [answer.filled({name: str(row[name]) for name in row}.__getitem__) for row in rows]
     if found.answer and given.answer is None:
         text = f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the"
-        more = "model then writes. With --answer '' they learn from answers that it draws"
+        more = "model then writes. In training, the mean reward is how likely a token of it is. With --answer ''"
+        more += " nodes learn from answers that the model draws"
         words, is_field = sorted({*texts}), answer.literals == ("", "")
         if is_field and 1 < len(words) <= _FEW_ANSWERS and all(map(_LABEL.fullmatch, words)):
             prompt = "" if options.task.template else "--template '{prompt}' "
@@ -193,6 +194,9 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
         text = "no one token sets the label words apart, so a run learns less from each row"
         click.echo(f"Warning: {text}: take words that all differ at one place, such as the first", err=True)
     stops, most = (data.judge.stops, data.judge.rule.tokens) if data.judge else ((), 0)
+    if data.judge and not stops:
+        text = "this model has no token that ends a text, so its answers pass no check but `contains`"
+        click.echo(f"Warning: {text}: take a model for chats", err=True)
     answers = [answer for each in examples for answer in each.candidates if stops and len(answer) == most]
     if cut := sum(answer[-1] not in stops for answer in answers):
         text = f"{cut} right answers have more tokens than an answer may have, and lose their end"

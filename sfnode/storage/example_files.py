@@ -8,7 +8,7 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
-from sfnode.rows import hub_dataset, row_files
+from sfnode.rows import TaskTemplate, hub_dataset, row_files
 from sfnode.storage.disk import check_is_content, from_home, opened_file, os_errors
 
 EMBEDDED = "embedded:"
@@ -36,7 +36,7 @@ def training_file(task: TaskSpec, data: str | None) -> Path:
         what = f"the run's public data, {task.data.removeprefix(FILE)}, or join by a string of nodes that give them"
         if task.data == DATA_PRIVATE:
             what = "your own JSONL file or CSV; in this run all train on data of their own, which stay where they are"
-        raise OperatorError(f"--data is missing: give {what} (fields as in {task.template + task.completion!r})")
+        raise OperatorError(f"--data is missing: give {what} (a row: {TaskTemplate(task).example})")
     path = locate(data)
     if task.data_sha256 and sha256_of(path) != task.data_sha256:
         raise OperatorError(

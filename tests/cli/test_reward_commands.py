@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from sfnode.rewards import Checker
 from sfnode.run import DataOptions, RewardOptions, RunOptions, TaskOptions
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions
+from sfnode.storage import example_files
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
 from sfnode.storage.record_store import Store
@@ -349,3 +351,21 @@ def test_with_right_answer__few_texts__points_to_labels_that_can_be_given(
     said = capsys.readouterr().err
     assert "each row names a right answer" in said
     assert labels in said and ("--labels" in said) is bool(labels)
+
+
+def test_warn_of_examples__model_whose_texts_have_no_end__says_that_no_answer_is_right(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Such a model learnt right answers, and each that it wrote then got nothing."""
+    task = reward_manifest()[0].task
+    for stops in ((), (7,)):
+        judge = SimpleNamespace(stops=frozenset(stops), rule=parse_reward(task.completion))
+        new_run._warn_of_examples(task, cast(Any, SimpleNamespace(judge=judge, examples=(), label_tokens=())), None)
+        said = capsys.readouterr().err
+        assert ("no token that ends a text, so its answers pass no check but `contains`" in said) is (stops == ())
+
+
+def test_training_file__none_given_to_a_run_of_rewards__shows_a_row() -> None:
+    """The error had the prompt and the rule in one text: "fields as in '{prompt}{"check":..."."""
+    with pytest.raises(OperatorError, match=re.escape('(a row: {"sentence": "...", "wanted": "..."})')):
+        example_files.training_file(reward_manifest()[0].task, None)

@@ -166,7 +166,9 @@ def test_join__local_model_not_given_or_absent__says_which_one_is_meant(local_ru
 
 def test_join__private_data_not_given__says_what_is_needed(local_run: Path, join: Join) -> None:
     outcome = join("--run", local_run, "--model", local_run.parent / "model")
-    assert_teaches(outcome, "--data is missing", "your own JSONL file", "{sentence} It was")
+    assert_teaches(
+        outcome, "--data is missing", "your own JSONL file or CSV", '(a row: {"sentence": "...", "label": 0})'
+    )
 
 
 @pytest.mark.parametrize(
