@@ -82,7 +82,8 @@ METRICS = (
     ),
     _gauge(
         "sfnode_reward_ratio",
-        "Mean reward, from 0 to 1, of the answers that the last estimate sampled.",
+        "Mean reward, from 0 to 1, of the answers that the last estimate sampled"
+        "; where rows name right answers, how likely a token of these is.",
         lambda s: s.training.reward,
     ),
     _gauge(

@@ -107,6 +107,7 @@ class Page:
             "steps": manifest.steps,
             "is_live": self._pid is not None,
             "is_rewarded": self._quality.is_reward,
+            "draws_answers": manifest.task.draws_answers,
             "learns": printable(purpose_of(manifest.task)),
             "version": __version__,
             "facts": facts_of(manifest),

@@ -68,7 +68,7 @@ class Checker:
         """
         found, has_rows = list(dict.fromkeys(_texts_of(self._rule.check))), False
         for row in rows:
-            has_rows, values = True, {name: str(value) for name, value in row.items()}
+            has_rows, values = True, {name: _value(row, name) for name in self._rule.fields}
             texts = [text.filled(values.__getitem__) for text in found]
             found = [
                 each

@@ -13,10 +13,11 @@ from sfnode.page.run_facts import facts_of
 from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep, Gain
+from tests import REPOSITORY
 from tests.support.cli_calls import call
 from tests.support.made_pages import MadeNode
 from tests.support.manifests import small_manifest
-from tests.support.reward_runs import rewarded
+from tests.support.reward_runs import RULE, rewarded
 
 
 def answers(text: str, reward: float) -> tuple[SampleAnswer, ...]:
@@ -37,11 +38,22 @@ def made(tmp_path: Path) -> MadeNode:
 def test_page__rewards__rise_where_losses_fall(made: MadeNode) -> None:
     shown: dict[str, Any] = json.loads(json.dumps(made.page().sections()))
     assert shown["run"]["is_rewarded"] is True and shown["status"]["reward"] == 0.25
+    assert shown["run"]["draws_answers"] is True
     assert shown["evaluations"]["points"] == [[0, 0.2, 0.1], [20, 0.5, 0.4]]
     assert shown["evaluations"]["best_step"] == 20
     assert shown["losses"][0] == [0, 0.28] and shown["losses"][-1][1] > 0.28
     assert shown["gain"]["figures"] == [["the model alone", "0.20"], ["the run now", "0.50"]]
     assert shown["run"]["learns"].startswith("to answer to: ") and " An answer gets 1 if " in shown["run"]["learns"]
+
+
+def test_page__rows_that_name_right_answers__has_rewards_and_draws_none(tmp_path: Path) -> None:
+    """The key of the curve said "answers that this node sampled", of which there was none."""
+    manifest = small_manifest(core="dense", steps=400)
+    task = rewarded(manifest.task, {**RULE, "answer": "{wanted}"})
+    run = MadeNode(tmp_path, manifest=replace(manifest, task=task)).page().sections()["run"]
+    assert isinstance(run, dict) and (run["is_rewarded"], run["draws_answers"]) == (True, False)
+    script = (REPOSITORY / "sfnode" / "page" / "static" / "page.js").read_text("utf-8")
+    assert 'run.draws_answers ? "answers that this node sampled"' in script
 
 
 def test_page__answers__are_shown_escaped_and_only_where_anybody_may_see_the_rows(made: MadeNode) -> None:

@@ -45,6 +45,11 @@ def test_right_answer__gets_the_whole_reward_in_all_rows__is_a_template(
     assert Checker(RewardOptions(rule_text=rule).rule).right_answer(filled) == found
 
 
+def test_right_answer__row_without_the_field__is_refused_by_name() -> None:
+    with pytest.raises(OperatorError, match="field 'answer' of the row is missing"):
+        Checker(RewardOptions(rule_text="exact:{answer}").rule).right_answer([*WORDS, {"prompt": "Is it?"}])
+
+
 def test_with_right_answer__chosen_by_the_owner__stays() -> None:
     for answer in ("", "{other}"):
         options = RewardOptions(rule_text="exact:{answer}", answer=answer)

@@ -201,7 +201,7 @@ def test_one_answer__it_spreads__is_in_the_log_once_and_in_the_status(tmp_path: 
     steps = found((0.01, 0.1), (0.64, 0.7), (0.55, 1.0), (0.55, 1.0))
     for each in steps:
         curve.take([each])
-    assert said.getvalue().count("cannot learn where all answers are the same") == 1
+    assert said.getvalue().count("drawn answers teach nothing where all are the same. If this stays so, make") == 1
     assert DataDirectory(tmp_path).evaluations.read() == steps
     shown = changed(node(0.1, 0.3), detail=replace(DETAIL, curve=curve.statistics()))
     assert describe_learning(shown).startswith(

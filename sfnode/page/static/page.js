@@ -129,7 +129,7 @@ function showCurves() {
   });
   say("loss-title", run.is_rewarded ? "Mean reward" : "Loss");
   say("accuracy-title", run.is_rewarded ? "Fully right" : "Accuracy");
-  keyOf("loss-key", [held.points.length && ["", "held-out data"], losses.length && ["second", run.is_rewarded ? "answers that this node sampled" : "this node's batches"]]);
+  keyOf("loss-key", [held.points.length && ["", "held-out data"], losses.length && ["second", run.draws_answers ? "answers that this node sampled" : "this node's batches"]]);
   keyOf("accuracy-key", [evaluations.points.length && ["", "held-out data"]]);
 }
 
