@@ -26,10 +26,12 @@ from sfnode.storage import KeyFile, disk, example_files
 
 if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
+    from sfnode.training.shared_model import SharedModel
     from sfnode.training.task import TaskData
 
 _ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that few rows have, or none
 _FORM_TOKENS = 20  # above 16, at which SPEC 5.7 draws otherwise
+_ASKED = 3  # prompts
 _UNEVEN = 4  # times the rows of another label: what that costs is in docs/tasks.md
 _FEW_ANSWERS = 16  # that could be labels
 _LABEL = re.compile(r"\s*[^\s,][^,\n]{0,31}")  # commas divide them
@@ -94,8 +96,11 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     if options.dense_batch_rows:
         move_to("auto", described.model)
+    shared = SharedModel(described.model)
+    if task.kind is TaskKind.REWARD and not task.draws_answers:
+        _say_alone(shared, described.data)
     with counting("making a basis from some of the data", "forward passes") as report:
-        made, found = finish_run(draft, SharedModel(described.model), described.data, report)
+        made, found = finish_run(draft, shared, described.data, report)
     if options.wants_basis and found is None:
         why = why_no_basis(described.data, options)
         click.echo(f"Warning: {why}: the run measures slopes along random directions, as with --plain", err=True)
@@ -209,6 +214,17 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", positions: int | None) -
         tokens = min(8 * -(-longest // 8), positions or 2 * longest)
         more = f"give --max-tokens {tokens}" if tokens >= longest else f"the model takes {tokens}: shorten them"
         click.echo(f"Warning: {text}: {more}, or leave these {what} out", err=True)
+
+
+def _say_alone(shared: "SharedModel", data: "TaskData") -> None:
+    """Say what the model alone answers to some prompts whose rows name the right answer: a prompt may mislead it."""
+    from sfnode.training.reward_estimate import judge_of, likeliest_answers  # imports torch
+
+    judge, some = judge_of(data), data.examples[:: max(1, len(data.examples) // _ASKED)][:_ASKED]
+    for example, (text, reward) in zip(some, likeliest_answers(shared, data, some), strict=True):
+        said = f"the model alone answers {text[:_ANSWER_SHOWN]!r} and gets {reward:.2f}"
+        right = judge.text(example.candidates[0])[:_ANSWER_SHOWN]
+        click.echo(printable(f"{said}, where {right!r} is right: {judge.asked(example.tokens)}"), err=True)
 
 
 def _say_start(found: "FoundBasis", task: TaskSpec) -> None:

@@ -301,6 +301,9 @@ def test_init__rows_that_name_a_right_answer__learns_it_unless_told_otherwise(
     rule = parse_reward(decode_run_untrusted(out.read_bytes()).manifest.task.completion)
     assert rule == RewardOptions(rule_text="exact:{wanted}", answer_tokens=2, answer=answer).rule
     assert ("names a right answer" in made.stderr) is (given == ())
+    assert made.stderr.count("the model alone answers '") == (0 if answer is None else 3)
+    if given == ():
+        assert "gets 0.00, where 'great' is right: a good film 0 is\n" in made.stderr
     assert ("and give --labels 'great,terrible' in place of --reward" in made.stderr) is (given == ())
 
 
