@@ -78,7 +78,7 @@ def audit(
             basis=data_dir.basis.find(signed.manifest),
         )
         if check is None:
-            chosen = audit_case.choose_messages(replica.ledger, key, messages, random.SystemRandom())
+            chosen = audit_measuring.choose_messages(replica.ledger, key, messages, random.SystemRandom())
         else:
             chosen = [_reported(signed, check)]
         past = PastStates(signed.manifest, replica.ledger, stored)

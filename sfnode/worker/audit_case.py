@@ -13,15 +13,13 @@ others moves all of them at once, and an author who held a part of it lies betwe
 """
 
 import math
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from protocol.crypto import Author
 from protocol.documents import audit_report
 from protocol.errors import OperatorError
-from protocol.ledger import Envelope, Ledger
+from protocol.ledger import Envelope
 from protocol.run import DATA_PRIVATE, Manifest, Method, ScalarKind
 
 Scalars = tuple[int, ...]
@@ -46,24 +44,6 @@ def check_auditable(manifest: Manifest) -> None:
         raise OperatorError(
             "this run's data are private: only their owner can repeat a measurement, nobody can audit it"
         )
-
-
-def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: random.Random) -> list[Envelope]:
-    """Choose at random at most ``count`` messages that count, of ``author`` or of anybody; return them by step.
-
-    OperatorError if there is none.
-    """
-
-    def envelopes() -> Iterator[Envelope]:
-        """Yield them by (step, author), without a list of all: they may be on the disk."""
-        return (envelope for envelope in ledger.slots.envelopes() if author is None or envelope.author == author)
-
-    known = sum(1 for _ in envelopes())
-    if not known:
-        whose = "no update at all" if author is None else f"no update of author {author.hex()}"
-        raise OperatorError(f"the ledger holds {whose}: nothing to audit")
-    places = frozenset(chooser.sample(range(known), min(count, known)))
-    return [envelope for place, envelope in enumerate(envelopes()) if place in places]
 
 
 class AuditVerdict(StrEnum):

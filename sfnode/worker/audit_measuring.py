@@ -10,8 +10,9 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from protocol.crypto import Author
 from protocol.errors import OperatorError, WorkerMemoryError
-from protocol.ledger import Envelope
+from protocol.ledger import Envelope, Ledger
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.worker.audit_case import SPARE_SCALARS, AuditCase, Scalars, allowed_difference, directions_claimed
@@ -26,6 +27,24 @@ _FORMATS = ("fp32", "bf16", "fp16", "int8", "int8-fp32", "int4")
 _LACKING = 4  # each fourth of the late messages is missing: the steps of a dense run become shorter and shorter
 _WITNESSES = 5
 _WITNESSES_NEEDED = 2
+
+
+def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: random.Random) -> list[Envelope]:
+    """Choose at random at most ``count`` messages that count, of ``author`` or of anybody; return them by step.
+
+    OperatorError if there is none.
+    """
+
+    def envelopes() -> Iterator[Envelope]:
+        """Yield them by (step, author), without a list of all: they may be on the disk."""
+        return (envelope for envelope in ledger.slots.envelopes() if author is None or envelope.author == author)
+
+    known = sum(1 for _ in envelopes())
+    if not known:
+        whose = "no update at all" if author is None else f"no update of author {author.hex()}"
+        raise OperatorError(f"the ledger holds {whose}: nothing to audit")
+    places = frozenset(chooser.sample(range(known), min(count, known)))
+    return [envelope for place, envelope in enumerate(envelopes()) if place in places]
 
 
 async def audit_messages(

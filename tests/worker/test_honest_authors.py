@@ -26,8 +26,8 @@ from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.record_store import Store
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import load_shared
-from sfnode.worker.audit_case import AuditCase, AuditVerdict, choose_messages
-from sfnode.worker.audit_measuring import audit_messages
+from sfnode.worker.audit_case import AuditCase, AuditVerdict
+from sfnode.worker.audit_measuring import audit_messages, choose_messages
 from sfnode.worker.past_states import PastStates
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.demo_run import AUTHORS, DemoRun, demo_run

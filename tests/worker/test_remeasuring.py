@@ -24,7 +24,7 @@ from sfnode.storage.record_store import Store
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, TaskData
-from sfnode.worker.audit_case import choose_messages
+from sfnode.worker.audit_measuring import choose_messages
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.demo_run import AUTHORS, demo_run
 from tests.support.found_bases import dense_bases
