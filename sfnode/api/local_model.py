@@ -143,22 +143,17 @@ class LocalModel:
         )
         positions = getattr(self.shared.model.config, "max_position_embeddings", None) or _MAX_TOKENS
         tokens = task.max_tokens or min(_MAX_TOKENS, positions)
-        if reward is not None:  # which rows may count as answers, until they are read
-            looked_at = self._read(self._task_spec(replace(given, batch_rows=None), tokens), self._spec, rows, None)
-            reward = reward.with_right_answer(dict(example.fields) for example in looked_at.examples)
-            given = replace(given, reward=reward)
-        spec = self._task_spec(given, tokens)
+        texts = given.texts.spelled
+        if reward is not None and texts.is_reward:
+            looked_at = texts.filled(rows)
+            given = replace(given, reward=reward.with_right_answer(dict(each.fields) for each in looked_at))
+            chat = chat_prompt(self.tokenizer, texts.template, given.reward.is_chat)
+            texts = replace(given.texts, template=chat).spaced(looked_at)
+        spec = texts.spec(given.task.objective, max_tokens=tokens, batch_rows=given.rows)
         data = self._read(spec, self._spec, rows, None)
         with self.shared.lock:
             draft = RunDraft(given, self._owner, spec, self._spec, trainable_tensors(self.shared.model))
             return finish_run(draft, self.shared, data)[0]
-
-    def _task_spec(self, given: RunOptions, max_tokens: int) -> TaskSpec:
-        """Return the task of a run with these options, in the chat template of the model where they ask for it."""
-        texts = given.texts.spelled
-        if texts.is_reward:
-            texts = replace(texts, template=chat_prompt(self.tokenizer, texts.template, given.reward.is_chat))
-        return texts.spec(given.task.objective, max_tokens=max_tokens, batch_rows=given.rows)
 
     def learner(
         self,

@@ -1,9 +1,10 @@
 """Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
+import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,8 @@ from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder, model_folder
 from sfnode.reporter import counting, printable
 from sfnode.rewards import Checker
-from sfnode.rows import TaskTemplate, row_files
-from sfnode.run import RunDraft, RunOptions, found_model
+from sfnode.rows import RowTexts, TaskTemplate, row_files
+from sfnode.run import RunDraft, RunOptions, found_model, rule_in_words
 from sfnode.storage import KeyFile, disk, example_files
 
 if TYPE_CHECKING:  # imports torch
@@ -35,6 +36,7 @@ _ASKED = 3  # prompts
 _UNEVEN = 4  # times the rows of another label: what that costs is in docs/tasks.md
 _FEW_ANSWERS = 16  # that could be labels
 _LABEL = re.compile(r"\s*[^\s,][^,\n]{0,31}")  # commas divide them
+PlacedTexts = Sequence[tuple[str, RowTexts]]  # where each row stands, and its texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +82,15 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     options.checked_settings()  # a slip in them or in the data shows before a model is fetched
     if os.path.lexists(basis_out) and options.dense_batch_rows:  # which rows may count as answers, until they are read
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
-    options = _with_right_answer(_with_readable_data(options, basis_out))
+    options, rows = _with_readable_data(options, basis_out)
+    options = _with_right_answer(options, rows)
     folder = found_model(options.model, options.revision)
     if options.revision and not folder.revision:
         raise OperatorError(f"--revision {options.revision}: {options.model} has none; the hub and packages have them")
     if (adapter := folder.path / model_folder.ADAPTER_FILE).is_file():
         text = f"Warning: {adapter} belongs to an adapter beside the model, which the run leaves out: to train on it"
         click.echo(printable(f"{text}, merge it with PEFT's merge_and_unload, and give what that makes"), err=True)
-    task = task_of(options, folder)
+    task = task_of(options, folder, [texts for _, texts in rows])
     if task.kind is TaskKind.REWARD and not options.dense_batch_rows:
         raise OperatorError(_why_no_rewards(options))
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
@@ -121,19 +124,20 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     )
 
 
-def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
-    """Look at every row of the data. Return the options with public data that all nodes can read.
+def _with_readable_data(options: RunOptions, basis_out: Path) -> tuple[RunOptions, PlacedTexts]:
+    """Look at every row. Return the options with public data that all nodes can read, and the rows where a rule is.
 
     Where the data are no JSON lines, or have words for labels, a copy that is written next to ``basis_out`` takes their
     place. OperatorError: a row lacks a field, or the file cannot be read.
     """
     named, template = options.data.named(options.task), options.texts.row_template
-    if named is None or named.startswith(example_files.EMBEDDED):
-        return options
+    if named is None:
+        return options, []
     path = example_files.locate(named)
-    row_files.checked_texts(path, template)
-    if options.data.is_private or (lines := row_files.public_rows(path, template)) is None:
-        return options
+    rows = [placed for placed in row_files.placed_texts(path, template) if template.rule]
+    is_known = options.data.is_private or named.startswith(example_files.EMBEDDED)
+    if is_known or (lines := row_files.public_rows(path, template)) is None:
+        return options, rows
     copy = basis_out.with_suffix(".jsonl")
     if copy.exists() and copy.samefile(path):
         raise OperatorError(f"{copy} is your --data, and a copy of its rows would get that name: choose another --out")
@@ -144,24 +148,23 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
         )
     if not copy.exists():
         disk.write_new(copy, [lines])
-    return replace(options, data=replace(options.data, data=str(copy)))
+    return replace(options, data=replace(options.data, data=str(copy))), rows
 
 
-def _with_right_answer(options: RunOptions) -> RunOptions:
+def _with_right_answer(options: RunOptions, rows: PlacedTexts) -> RunOptions:
     """Return the options with the right answer that rows name, and say what is learnt. OperatorError: a wrong rule."""
-    named, given = options.data.named(options.task), options.reward
-    if named is None or given.rule_text is None:
+    given = options.reward
+    if given.rule_text is None or not rows:
         return options
-    path, template = example_files.locate(named), options.texts.row_template
-    rows = [dict(template.texts(row, where).fields) for where, row in row_files.rows_of(path, template)]
-    found = given.with_right_answer(rows)
+    found = given.with_right_answer(dict(row.fields) for _, row in rows)
     if (answer := found.rule.answer) is None:
         return replace(options, reward=found)
-    texts = [answer.filled({name: str(row[name]) for name in row}.__getitem__) for row in rows]
+    texts = [row.filled(answer) for _, row in rows]
     if found.answer and given.answer is None:
         text = f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the"
         more = "model then writes. In training, the mean reward is how likely a token of it is. With --answer ''"
         more += " nodes learn from answers that the model draws"
+        more += "" if given.samples is None else f", and only then --samples {given.samples} counts"
         words, is_field = sorted({*texts}), answer.literals == ("", "")
         if is_field and 1 < len(words) <= _FEW_ANSWERS and all(map(_LABEL.fullmatch, words)):
             prompt = "" if options.task.template else "--template '{prompt}' "
@@ -169,9 +172,15 @@ def _with_right_answer(options: RunOptions) -> RunOptions:
             more += f". Labels teach so few answers from fewer rows still: {labels}"
         click.echo(printable(f"{text} {more}"), err=True)
     checker = Checker(found.rule)
-    if wrong := [text for text, row in zip(texts, rows, strict=True) if checker.reward(text, True, row) < 1.0]:
-        text = f"Warning: {len(wrong)} of {len(rows)} rows name an answer that the rule does not call right, such as"
-        click.echo(printable(f"{text} {wrong[0][:_ANSWER_SHOWN]!r}: change --answer or the rule"), err=True)
+    got = [checker.reward(text, True, dict(row.fields)) for text, (_, row) in zip(texts, rows, strict=True)]
+    if wrong := [at for at, reward in enumerate(got) if reward < 1.0]:
+        where, row = rows[at := wrong[0]]
+        what = f"{where} has {texts[at][:_ANSWER_SHOWN]!r}, which gets {got[at]:.2f}"
+        asked = rule_in_words(found.rule).rpartition("; rows name")[0]
+        for name, value in row.fields:
+            asked = asked.replace(f"{{{name}}}", str(value)[:_ANSWER_SHOWN])
+        text = f"Warning: {len(wrong)} of {len(rows)} rows name an answer that the rule does not call right"
+        click.echo(printable(f"{text}: {what}, and the rule gives {asked}. Change --answer or the rule"), err=True)
     if empty := sum(not text.strip() for text in texts):
         text = (
             f"Warning: {empty} of {len(rows)} rows name an empty right answer, and nodes learn to write nothing there"
@@ -223,7 +232,7 @@ def _say_alone(shared: "SharedModel", data: "TaskData") -> None:
     judge, some = judge_of(data), data.examples[:: max(1, len(data.examples) // _ASKED)][:_ASKED]
     for example, (text, reward) in zip(some, likeliest_answers(shared, data, some), strict=True):
         said = f"the model alone answers {text[:_ANSWER_SHOWN]!r} and gets {reward:.2f}"
-        right = judge.text(example.candidates[0])[:_ANSWER_SHOWN]
+        right = judge.text(example.candidates[0]).strip()[:_ANSWER_SHOWN]
         click.echo(printable(f"{said}, where {right!r} is right: {judge.asked(example.tokens)}"), err=True)
 
 
@@ -266,19 +275,22 @@ def _why_no_rewards(options: RunOptions) -> str:
     return why
 
 
-def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
+def task_of(options: RunOptions, folder: ModelFolder, looked_at: Sequence[RowTexts] = ()) -> TaskSpec:
     """Return the task for a manifest; warn about odd label words. OperatorError: texts or data do not make a task."""
     from sfnode.training.chat import chat_prompt  # imports torch
     from sfnode.training.described_model import default_max_tokens
     from sfnode.training.model import loading
 
     task, data, rows, texts = options.task, options.data, options.rows, options.texts
+    if texts.is_reward:
+        tokenizer = loading.load_tokenizer(folder.path)
+        given = replace(texts, template=chat_prompt(tokenizer, texts.template, options.reward.is_chat))
+        if (texts := given.spaced(looked_at)) != given:
+            what = f"--answer {json.loads(texts.completion)['answer']!r} after {texts.template[-20:]!r}"
+            click.echo(printable(f"Note: taken as {what}: with the space before a word"), err=True)
     if texts.spelled.template.endswith(" "):
         text = f"Warning: the prompt ends with a space, in {texts.template[-20:]!r}, and tokenizers have words with the"
         click.echo(printable(f"{text} space before them: leave it out; a completion may begin with it"), err=True)
-    if texts.is_reward:
-        tokenizer = loading.load_tokenizer(folder.path)
-        texts = replace(texts, template=chat_prompt(tokenizer, texts.template, options.reward.is_chat))
     if texts != texts.spelled:
         texts = texts.spelled
         what = f"--labels {','.join(texts.label_words)!r} after {texts.template[-20:]!r}"

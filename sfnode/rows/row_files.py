@@ -10,7 +10,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain
@@ -20,8 +20,9 @@ from typing import Any
 from protocol.errors import OperatorError, first_line
 from protocol.run import bounded_json
 from sfnode.extras import how_to_add
-from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, TaskTemplate, spelled_names
+from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, RowTexts, TaskTemplate, spelled_names
 
+Rows = Path | str | Sequence[Mapping[str, object]]  # a file, or what its lines hold
 Placed = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
 BYTES_MAX = 1 << 36  # of a data file: hashed in minutes
@@ -72,23 +73,31 @@ _ENCODINGS = (
 _DELIMITERS = "\t,;|"  # a tab first: a table with tabs may have commas in its texts
 
 
-def rows_of(path: Path, template: TaskTemplate, *, is_specified: bool = False) -> Iterator[Placed]:
-    """Yield the rows of a file as SPEC 5.5 has them: labels that are words of the task or digits become numbers.
+def rows_of(data: Rows, template: TaskTemplate, *, is_specified: bool = False) -> Iterator[Placed]:
+    """Yield rows as SPEC 5.5 has them: labels that are words of the task or digits become numbers.
 
-    ``is_specified``: take nothing but what SPEC 5.5 says, because other nodes train on the same file. OperatorError.
+    ``is_specified``: take nothing from a file but what SPEC 5.5 says, because other nodes train on it. OperatorError.
     """
-    for where, row in _decoded(path, template, is_specified=is_specified):
+    if isinstance(data, Path | str):
+        placed = _decoded(Path(data), template, is_specified=is_specified)
+    else:
+        is_specified, placed = False, ((f"row {number}", row) for number, row in enumerate(data, start=1))
+    for where, row in placed:
         yield where, row if is_specified else template.numbered(row, where)
 
 
 def checked_texts(path: Path, template: TaskTemplate, *, is_judged: bool = True) -> int:
     """Return the number of rows. OperatorError: a field is missing, or the rule that ``is_judged`` lets none pass."""
-    count = 0
+    return sum(1 for _ in placed_texts(path, template, is_judged=is_judged))
+
+
+def placed_texts(path: Path, template: TaskTemplate, *, is_judged: bool = True) -> Iterator[tuple[str, RowTexts]]:
+    """Yield where each row stands, and its texts. OperatorError: as for `checked_texts`."""
     for where, row in rows_of(path, template):
-        count, texts = count + 1, template.texts(row, where)
+        texts = template.texts(row, where)
         if is_judged:
             template.check_answerable(texts, where)
-    return count
+        yield where, texts
 
 
 def public_rows(path: Path, template: TaskTemplate) -> bytes | None:

@@ -37,6 +37,11 @@ class RowTexts:
     label: int
     fields: tuple[tuple[str, object], ...] = ()
 
+    def filled(self, text: rules.RowText) -> str:
+        """Return a text of the rule with the row's fields in it."""
+        values = {name: str(value) for name, value in self.fields}
+        return text.filled(values.__getitem__)
+
 
 class TaskTemplate:
     """Fills the two templates of a task. OperatorError when one is malformed or has fields that the kind excludes.
@@ -177,9 +182,8 @@ class TaskTemplate:
                 parts, wanted = [text], "text"
             case _:
                 return
-        values = {name: str(value) for name, value in texts.fields}
         for part in (part for part in parts if isinstance(part, rules.RowText) and part.fields):
-            said = part.filled(values.__getitem__)
+            said = texts.filled(part)
             if bounded_json.decimal_of(said.strip(bounded_json.WHITE)) is None if wanted == "number" else not said:
                 what = f"{', '.join(part.fields)} is {said[:64]!r}, and no {wanted}, which the rule asks for"
                 raise OperatorError(f"{where}: {what}: no answer is ever right. Correct the row, or leave it out")

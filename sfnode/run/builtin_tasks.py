@@ -3,13 +3,14 @@
 No torch here: the command line lists them. docs/tasks.md says where the data of each one come from.
 """
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from protocol.run import DATA_PRIVATE, Objective, TaskKind, TaskSpec
 from sfnode import demo
-from sfnode.rows import TaskTemplate
+from sfnode.rows import RowTexts, TaskTemplate, row_files
 
 _TOKENS, _ROWS = 128, 16  # placeholders: rows are filled in without regard to them
 _ENDS_IN_WORD = re.compile(r"[\w}.,:;?!) ]\Z")  # a word, field, punctuation or space; no line break, no quote
@@ -39,6 +40,11 @@ class TaskTexts:
         """Return what fills rows of data into the texts. OperatorError: they make no task."""
         return TaskTemplate(self.spec(Objective.LOSS, max_tokens=_TOKENS, batch_rows=_ROWS))
 
+    def filled(self, rows: row_files.Rows) -> list[RowTexts]:
+        """Return the texts of rows. OperatorError: one lacks a field."""
+        template = self.row_template
+        return [template.texts(row, where) for where, row in row_files.rows_of(rows, template)]
+
     def spec(
         self, objective: Objective, *, max_tokens: int, batch_rows: int, data: tuple[str, str] = (DATA_PRIVATE, "")
     ) -> TaskSpec:
@@ -63,12 +69,33 @@ class TaskTexts:
         without capitals get it where another word has it: Chinese and Thai have no spaces.
         """
         is_spaced = any(word.startswith(" ") for word in self.label_words)
-        known = [word for word in self.label_words if is_spaced or word[0].isdigit() or word[0] != word[0].swapcase()]
+        known = [word for word in self.label_words if is_spaced or _is_spaced_script(word[0])]
         bare = [word for word in known if word[0].isalnum()]
         if not bare or not _ENDS_IN_WORD.search(self.template):
             return replace(self, template=self.template.removesuffix(" ")) if is_spaced else self
         words = tuple(f" {word}" if word in bare else word for word in self.label_words)
         return replace(self, template=self.template.removesuffix(" "), label_words=words)
+
+    def spaced(self, rows: Sequence[RowTexts]) -> "TaskTexts":
+        """Return the texts with such a space before the right answer of a rule, if most of the rows ask for it.
+
+        The prompts of ``rows`` count where a field ends the template: some end in a line break.
+        """
+        rule, end = (template := self.row_template).rule, template.end
+        if rule is None or (answer := rule.answer) is None:
+            return self
+        pairs = [(end or row.prompt[-1:].strip(), row.filled(answer)[:1]) for row in rows]
+        bare = [first for last, first in pairs if first and _ENDS_IN_WORD.search(last) and _is_spaced_script(first)]
+        if 2 * len(bare) <= len(pairs):
+            return self
+        document = json.loads(self.completion)
+        document["answer"] = f" {document['answer']}"
+        completion = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        return replace(self, template=self.template.removesuffix(" "), completion=completion)
+
+
+def _is_spaced_script(first: str) -> bool:
+    return first.isdigit() or first != first.swapcase()
 
 
 def kind_of(completion: str) -> TaskKind:

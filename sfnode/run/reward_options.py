@@ -10,7 +10,7 @@ from protocol.errors import OperatorError
 from protocol.run import RewardRule, bounded_json, parse_reward, reward
 from protocol.schema import Malformed
 from sfnode.rewards import Checker
-from sfnode.run.option_field import given
+from sfnode.run.option_field import given, typed
 from sfnode.storage import disk
 
 SAMPLES = 4
@@ -54,8 +54,9 @@ class RewardOptions:
     )
     answer: str | None = given(
         None,
-        "Learn this text as the right answer of each row, such as {answer}; the rule checks what the model writes. If "
-        "empty (''), learn from answers that the model draws.  [default: what gets the whole reward in each row]",
+        "Learn this text as the right answer of each row, such as {answer}, where \\n is a line break; the rule checks "
+        "what the model writes. If empty (''), learn from answers that the model draws.  [default: what gets the whole "
+        "reward in each row]",
         form=("TEXT", str),
     )
     is_chat: bool | None = given(
@@ -79,7 +80,7 @@ class RewardOptions:
         document |= {name: value for name, value in chosen.items() if value is not None}
         if self.answer is not None:
             document.pop("answer", None)
-            document |= {"answer": self.answer} if self.answer else {}
+            document |= {"answer": typed(self.answer)} if self.answer else {}
         if "answer" in document:
             document["samples"] = reward.SAMPLES_MIN  # none is drawn, and a message has as many rows at least
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
@@ -92,10 +93,16 @@ class RewardOptions:
         return _parsed(self.document)
 
     def with_right_answer(self, rows: Iterable[Mapping[str, object]]) -> "RewardOptions":
-        """Return the options with the right answer that rows name, unless one is chosen; ``rows``: fields of each."""
-        if self.rule_text is None or self.answer is not None or self.rule.answer is not None:
-            return self
-        return replace(self, answer=Checker(self.rule).right_answer(rows))
+        """Return the options with the right answer that rows name, unless one is chosen; ``rows``: fields of each.
+
+        OperatorError: an answer is chosen, and a number of answers to draw as well.
+        """
+        if self.rule_text is not None and self.answer is None and self.rule.answer is None:
+            return replace(self, answer=Checker(self.rule).right_answer(rows).replace(r"\n", r"\\n"))
+        if self.samples is not None and self.rule.answer is not None:
+            text = "no answer is drawn where rows name the right one: leave it out, or give --answer '' to draw answers"
+            raise OperatorError(f"--samples {self.samples}: {text}")
+        return self
 
     def batch_rows(self, asked: int | None) -> int:
         """Return the rows of a message: answers, or rows that name them. OperatorError: ``asked`` does not fit."""
@@ -103,7 +110,7 @@ class RewardOptions:
         if asked is None:
             return max(_ANSWERS // samples, 1) * samples
         if rule.answer is not None and asked < rule.samples:
-            raise OperatorError(f"--batch-rows {asked}: give {rule.samples} or more, where rows name right answers")
+            raise OperatorError(f"--batch-rows {asked}: give {rule.samples} or more, as any run with --reward has")
         if asked % samples:
             near = max(asked // samples, 1) * samples
             raise OperatorError(

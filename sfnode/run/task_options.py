@@ -1,16 +1,13 @@
 """An owner's choices for a new run's task and data, and the texts that follow from them. No click, no torch."""
 
-import re
 from dataclasses import dataclass
 
 from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
-from sfnode.run.option_field import given
+from sfnode.run.option_field import given, typed
 from sfnode.run.reward_options import PROMPT, RewardOptions
 from sfnode.storage import example_files
-
-_TEXT_MAX = 4_096  # of a template in a manifest; tokenising a longer one takes minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,24 +71,8 @@ def reward_texts(options: TaskOptions, reward: RewardOptions) -> TaskTexts:
         )
     if options.objective is not Objective.LOSS:
         raise OperatorError(f"--objective {options.objective}: a run with --reward raises its reward: leave it out")
-    template = PROMPT if options.template is None else _typed(options.template)
+    template = PROMPT if options.template is None else typed(options.template)
     return TaskTexts(template=template, completion=reward.document, is_reward=True)
-
-
-def _typed(text: str) -> str:
-    """Return a text with a line break for each ``\\n``, as people type it in a shell; ``\\\\n`` stays ``\\n``.
-
-    OperatorError: it is no text, longer than a manifest allows, or was typed in another encoding.
-    """
-    if not isinstance(text, str):
-        raise OperatorError(f"{text!r}: give one text, such as ' no, yes' for label words")
-    if len(text) > _TEXT_MAX:
-        raise OperatorError(f"{text[:60]!r}...: {len(text):,} characters; a run's text may have at most {_TEXT_MAX:,}")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise OperatorError(f"{text[:200]!r}: not UTF-8: let the terminal, or what calls sfnode, use UTF-8") from None
-    return re.sub(r"\\(\\n|n)", lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
 def task_texts(options: TaskOptions) -> TaskTexts:
@@ -99,9 +80,9 @@ def task_texts(options: TaskOptions) -> TaskTexts:
     known = BUILTIN_TASKS.get(options.task or "")
     if options.task and known is None:
         raise OperatorError(f"--task {options.task!r}: is none of {', '.join(sorted(BUILTIN_TASKS))}")
-    completion = _typed(options.completion) if options.completion is not None else known.completion if known else ""
-    template = _typed(options.template) if options.template is not None else known.template if known else None
-    given = tuple(word.rstrip() for word in _typed(options.labels).split(",")) if options.labels else None
+    completion = typed(options.completion) if options.completion is not None else known.completion if known else ""
+    template = typed(options.template) if options.template is not None else known.template if known else None
+    given = tuple(word.rstrip() for word in typed(options.labels).split(",")) if options.labels else None
     if kind_of(completion) is not TaskKind.CLASSIFICATION:
         if given is not None:
             raise OperatorError("--labels: a task with a --completion has no label words; leave one of them out")

@@ -21,6 +21,7 @@ from sfnode.cli import new_run
 from sfnode.node.join_preparation import _noise_config
 from sfnode.quality_figures import AnswerSpread
 from sfnode.rewards import Checker
+from sfnode.rows import row_files
 from sfnode.run import DataOptions, RewardOptions, RunOptions, TaskOptions
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions
@@ -176,7 +177,7 @@ def test_init__rewards_without_a_dense_core__says_what_to_leave_out_or_give(
 ) -> None:
     manifest, _ = reward_manifest()
     monkeypatch.setattr(new_run, "task_of", lambda *_given, **_named: rewarded(manifest.task))
-    monkeypatch.setattr(new_run, "_with_readable_data", lambda options, _out: options)
+    monkeypatch.setattr(new_run, "_with_readable_data", lambda options, _out: (options, []))
     data = DataOptions(data=str(write_prompts(tmp_path / "prompts.jsonl")), is_private=True)
     options = RunOptions(model="embedded:tiny-opt", task=TaskOptions(), method=MethodOptions(), data=data)
     with pytest.raises(OperatorError, match=said):
@@ -284,7 +285,7 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
         (
             ("--answer", "it is {wanted}"),
             "it is {wanted}",
-            "40 of 40 rows name an answer that the rule does not call right",
+            "jsonl:1 has 'it is great', which gets 0.00, and the rule gives 1 if the answer is 'great', else 0.",
         ),
     ],
 )
@@ -299,12 +300,32 @@ def test_init__rows_that_name_a_right_answer__learns_it_unless_told_otherwise(
     assert made.code == 0 and said in made.stderr, made
     assert ("does not call right" in made.stderr) is ("it is {wanted}" in given)
     rule = parse_reward(decode_run_untrusted(out.read_bytes()).manifest.task.completion)
-    assert rule == RewardOptions(rule_text="exact:{wanted}", answer_tokens=2, answer=answer).rule
+    spaced = f" {answer}" if answer else answer
+    assert rule == RewardOptions(rule_text="exact:{wanted}", answer_tokens=2, answer=spaced).rule
+    assert (f"Note: taken as --answer {spaced!r} after '{{sentence}} is': with the space" in made.stderr) is bool(
+        answer
+    )
     assert ("names a right answer" in made.stderr) is (given == ())
     assert made.stderr.count("the model alone answers '") == (0 if answer is None else 3)
     if given == ():
         assert "gets 0.00, where 'great' is right: a good film 0 is\n" in made.stderr
     assert ("and give --labels 'great,terrible' in place of --reward" in made.stderr) is (given == ())
+
+
+def test_init__answer_with_a_line_break_and_a_number_of_drawn_ones__is_taken_and_refused(tmp_path: Path) -> None:
+    """A backslash and an n were learnt, though a template's are a line break; and --samples was left aside silently."""
+    data, out = write_prompts(tmp_path / "prompts.jsonl", 40), tmp_path / "a.run"
+    given = (*EMBEDDED, "--private-data", "--data", data, "--template", "{sentence} is", "--reward", "exact:{wanted}")
+    made = call("init", *given, "--answer", r"\n{wanted}\\n", "--out", out)
+    assert made.code == 0 and r"'\n{wanted}\\n' after" not in made.stderr, made
+    rule = json.loads(decode_run_untrusted(out.read_bytes()).manifest.task.completion)
+    assert rule["answer"] == "\n{wanted}\\n"  # no space before a line break
+    refused = call("init", *given, "--answer", "{wanted}", "--samples", "8", "--out", tmp_path / "b.run")
+    assert_teaches(
+        refused, "--samples 8: no answer is drawn where rows name the right one: leave it out", "--answer ''"
+    )
+    noted = call("init", *given, "--samples", "8", "--out", tmp_path / "c.run")
+    assert noted.code == 0 and "answers that the model draws, and only then --samples 8 counts" in noted.stderr
 
 
 def test_init__rows_that_name_no_text__are_counted(tmp_path: Path) -> None:
@@ -348,9 +369,8 @@ def test_with_right_answer__few_texts__points_to_labels_that_can_be_given(
     )
     named = DataOptions(data=str(data), is_private=True)
     reward = RewardOptions(rule_text=rule)
-    new_run._with_right_answer(
-        RunOptions(model="m", task=TaskOptions(), data=named, reward=reward, method=MethodOptions())
-    )
+    options = RunOptions(model="m", task=TaskOptions(), data=named, reward=reward, method=MethodOptions())
+    new_run._with_right_answer(options, [*row_files.placed_texts(data, options.texts.row_template)])
     said = capsys.readouterr().err
     assert "each row names a right answer" in said
     assert labels in said and ("--labels" in said) is bool(labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,33 @@ def test_init__row_with_nothing_to_contain__is_named(tmp_path: Path) -> None:
 def test_reward_texts__without_a_template__ask_the_prompt_of_the_row() -> None:
     texts = reward_texts(TaskOptions(), RewardOptions(rule_text="words:1-3"))
     assert (texts.kind, texts.template, texts.label_words) == (TaskKind.REWARD, "{prompt}", ())
+
+
+@pytest.mark.parametrize(
+    ("template", "rows", "is_spaced"),
+    [
+        ("{prompt}", [("Which topic? Topic:", "world"), ("Topic:", "sports")], True),
+        ("{prompt} ", [("Topic:", "world")], True),  # the prompt's own space goes before the word
+        ("{prompt}", [("Topic:\n", "world")], False),
+        ("{prompt}", [("Topic: ", "world")], False),  # it is the rows' own
+        ("{prompt}\n", [("Topic:", "world")], False),
+        ("<|user|>{prompt}<|assistant|>", [("Topic:", "world")], False),  # a chat's
+        ("USER: {prompt} ASSISTANT:", [("Topic?\n", "world")], True),
+        ("{prompt}", [("Price:", "5"), ("Price:", "$7"), ("Price:", "6")], True),  # most
+        ("{prompt}", [("Code:", '{"a": 1}'), ("Code:", "")], False),
+        ("{prompt}", [("\u7b54\u6848:", "\u4e16\u754c")], False),  # Chinese has no spaces
+        ("{prompt}", [("Topic:", " world")], False),
+    ],
+)
+def test_spaced__right_answers_after_prompts__have_the_space_where_words_do(
+    template: str, rows: list[tuple[str, str]], is_spaced: bool
+) -> None:
+    """Without a chat template "Topic:world" was learnt, which a model never reads: 11.29 nats, not 5.65."""
+    texts = reward_texts(TaskOptions(template=template), RewardOptions(rule_text="exact:{word}", answer="{word}"))
+    filled = [texts.row_template.texts({"prompt": prompt, "word": word}, "") for prompt, word in rows]
+    found = texts.spaced(filled)
+    assert json.loads(found.completion)["answer"] == (" {word}" if is_spaced else "{word}")
+    assert found.template == (template.rstrip(" ") if is_spaced else template)
+    assert found.spaced(filled) == found, "once is enough"
+    drawn = replace(texts, completion=RewardOptions(rule_text="exact:{word}").document)
+    assert drawn.spaced(filled) == drawn

@@ -5,10 +5,9 @@ A row has a prompt and texts that may follow it: the run's label words, the row'
 they are compared, so a row is its prompt alone. Otherwise `candidates` adds the texts that may follow.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -21,7 +20,7 @@ from sfnode.training.model import loading
 from sfnode.training.task.answer_judge import AnswerJudge
 
 Tokens = tuple[int, ...]
-Rows = Path | str | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
+Rows = row_files.Rows
 _CONTEXT = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
 
 
@@ -268,11 +267,7 @@ def read_examples(data: Rows, encoder: PromptEncoder, *, is_specified: bool = Fa
 
     ``is_specified``: the file is the run's public data, which have the form of SPEC 5.5 alone.
     """
-    if isinstance(data, Path | str):
-        rows = row_files.rows_of(Path(data), encoder.template, is_specified=is_specified)
-    else:
-        placed = ((f"row {number}", row) for number, row in enumerate(data, start=1))
-        rows = ((where, encoder.template.numbered(row, where)) for where, row in placed)
+    rows = row_files.rows_of(data, encoder.template, is_specified=is_specified)
     examples: list[Example] = []
     with counting("reading the data", "rows") as report:
         for number, (where, row) in enumerate(rows, start=1):
