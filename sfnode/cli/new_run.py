@@ -21,7 +21,7 @@ from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder, model_folder
 from sfnode.reporter import counting, printable
 from sfnode.rewards import Checker
-from sfnode.rows import RowTexts, TaskTemplate, row_files
+from sfnode.rows import RowTexts, TaskTemplate, row_files, row_slips
 from sfnode.run import RunDraft, RunOptions, found_model, rule_in_words
 from sfnode.storage import KeyFile, disk, example_files
 
@@ -134,7 +134,9 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> tuple[RunOption
     if named is None:
         return options, []
     path = example_files.locate(named)
-    rows = [placed for placed in row_files.placed_texts(path, template) if template.rule]
+    rows, slips = row_slips.looked_at(path, template)
+    for slip in slips:
+        click.echo(printable(f"Warning: {slip}"), err=True)
     is_known = options.data.is_private or named.startswith(example_files.EMBEDDED)
     if is_known or (lines := row_files.public_rows(path, template)) is None:
         return options, rows
@@ -182,10 +184,8 @@ def _with_right_answer(options: RunOptions, rows: PlacedTexts) -> RunOptions:
         text = f"Warning: {len(wrong)} of {len(rows)} rows name an answer that the rule does not call right"
         click.echo(printable(f"{text}: {what}, and the rule gives {asked}. Change --answer or the rule"), err=True)
     if empty := sum(not text.strip() for text in texts):
-        text = (
-            f"Warning: {empty} of {len(rows)} rows name an empty right answer, and nodes learn to write nothing there"
-        )
-        click.echo(f"{text}: complete these rows, or leave them out", err=True)
+        text = f"Warning: {empty} of {len(rows)} rows name an empty right answer, and nodes learn to write nothing"
+        click.echo(f"{text} there: complete these rows, or leave them out", err=True)
     return replace(options, reward=found)
 
 

@@ -10,7 +10,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from protocol.errors import OperatorError, first_line
-from protocol.run import bounded_json
 from sfnode.extras import how_to_add
-from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, RowTexts, TaskTemplate, spelled_names
+from sfnode.rows.answerable import check_answerable
+from sfnode.rows.json_rows import Placed, Repeated, items_in, lines_in, wanted_rows
+from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, TaskTemplate, spelled_names
 
 Rows = Path | str | Sequence[Mapping[str, object]]  # a file, or what its lines hold
-Placed = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
 BYTES_MAX = 1 << 36  # of a data file: hashed in minutes
 _HEAD_BYTES = 4_096
@@ -57,13 +57,6 @@ _REFUSED = (
 _TAR = b"ustar"
 _TAR_AT = 257
 _EXCEL_LINE = re.compile(r"\Asep=.\r?\n")  # says what divides the columns, for Excel alone
-_KNOWN = {  # what the decoder says -> what people can act on
-    "Invalid control character at": "a control character, which a text in JSON writes as \\t, \\n or \\u0001,",
-    "Unexpected UTF-8 BOM (decode using utf-8-sig)": "a byte order mark within the file, as where files were joined,",
-    "Unterminated string starting at": "a text without its closing quote, which begins",
-    "Expecting value": "a comma too many, or something that is no value of JSON,",
-    "Extra data": "more after the end of the object: a comma, or a second object, which needs a line of its own,",
-}
 _ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -73,13 +66,17 @@ _ENCODINGS = (
 _DELIMITERS = "\t,;|"  # a tab first: a table with tabs may have commas in its texts
 
 
-def rows_of(data: Rows, template: TaskTemplate, *, is_specified: bool = False) -> Iterator[Placed]:
-    """Yield rows as SPEC 5.5 has them: labels that are words of the task or digits become numbers.
+def rows_of(
+    data: Rows, template: TaskTemplate, *, is_specified: bool = False, repeated: Repeated | None = None
+) -> Iterator[Placed]:
+    """Yield rows as SPEC 5.5 has them: labels that are words of the task or digits become numbers. OperatorError.
 
-    ``is_specified``: take nothing from a file but what SPEC 5.5 says, because other nodes train on it. OperatorError.
+    Args:
+        is_specified: take nothing from a file but what SPEC 5.5 says, because other nodes train on it.
+        repeated: gets each key that an object of JSON has twice, by the row's place.
     """
     if isinstance(data, Path | str):
-        placed = _decoded(Path(data), template, is_specified=is_specified)
+        placed = _decoded(Path(data), template, {} if repeated is None else repeated, is_specified=is_specified)
     else:
         is_specified, placed = False, ((f"row {number}", row) for number, row in enumerate(data, start=1))
     for where, row in placed:
@@ -88,16 +85,12 @@ def rows_of(data: Rows, template: TaskTemplate, *, is_specified: bool = False) -
 
 def checked_texts(path: Path, template: TaskTemplate, *, is_judged: bool = True) -> int:
     """Return the number of rows. OperatorError: a field is missing, or the rule that ``is_judged`` lets none pass."""
-    return sum(1 for _ in placed_texts(path, template, is_judged=is_judged))
-
-
-def placed_texts(path: Path, template: TaskTemplate, *, is_judged: bool = True) -> Iterator[tuple[str, RowTexts]]:
-    """Yield where each row stands, and its texts. OperatorError: as for `checked_texts`."""
+    count = 0
     for where, row in rows_of(path, template):
-        texts = template.texts(row, where)
+        count, texts = count + 1, template.texts(row, where)
         if is_judged:
-            template.check_answerable(texts, where)
-        yield where, texts
+            check_answerable(template.rule, texts, where)
+    return count
 
 
 def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
@@ -123,7 +116,7 @@ def lines_of(path: Path, template: TaskTemplate) -> list[str]:
     return lines
 
 
-def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Iterator[Placed]:
+def _decoded(path: Path, template: TaskTemplate, repeated: Repeated, *, is_specified: bool) -> Iterator[Placed]:
     try:
         if (size := path.stat().st_size) > BYTES_MAX:
             raise OperatorError(f"the data file {path} has {size:,} bytes, and may have {BYTES_MAX:,} at most")
@@ -136,12 +129,12 @@ def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Itera
         return parquet_rows(path, template.names)
     text = _text(data, path, is_specified=is_specified)
     if not text.strip():
-        raise OperatorError(f"{path}: no examples: the file is empty; {_wanted(template)}")
+        raise OperatorError(f"{path}: no examples: the file is empty; {wanted_rows(template)}")
     start = text.lstrip()[:1]
     if start == "[" and not is_specified:
-        return _listed(text, path, template)
+        return items_in(text, path, template, repeated)
     if start in ("{", "[") or is_specified:
-        return _lines(text, path, template, bounded_json.bounded_value if is_specified else json.loads)
+        return lines_in(text, path, template, None if is_specified else repeated)
     return _table(text, path, template)
 
 
@@ -166,33 +159,6 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
         raise OperatorError(f"{path}:{line}: cannot be read as UTF-8 text: {error.reason}. {advice}") from None
 
 
-def _lines(text: str, path: Path, template: TaskTemplate, parse: Callable[[str], object]) -> Iterator[Placed]:
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip(bounded_json.WHITE):
-            continue
-        try:
-            yield f"{path}:{number}", parse(line)
-        except (ValueError, RecursionError) as error:
-            why = f"not JSON: {_why(error)}"
-            with suppress(ValueError, RecursionError):
-                _, end = json.JSONDecoder().raw_decode("\n".join([line.lstrip(), *lines[number:]]))
-                why = "one value over several lines, which `jq -c .` puts on one" if end > len(line) else why
-            raise OperatorError(f"{path}:{number}: {why}; {_wanted(template)}") from None
-
-
-def _listed(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
-    try:
-        items = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        raise OperatorError(f"{path}:{line}: not JSON: {_why(error)}; {_wanted(template)}") from None
-    if not items:
-        raise OperatorError(f"{path}: no examples: the list is empty; {_wanted(template)}")
-    for number, item in enumerate(items, start=1):
-        yield f"{path}: item {number}", item
-
-
 def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
     if text.lstrip().startswith("<"):
         raise OperatorError(f"{path} is a web page or XML, perhaps from a site in place of the file: fetch it again")
@@ -205,19 +171,8 @@ def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
     if len(only) == 1 and spelled_names(only, template.names, str(path))[0] not in template.names:
         (first, *more) = template.names
         lines = "" if more else f"; `jq -Rc '{{{first}: .}}'` makes such a row of each line"
-        raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}{lines}")
+        raise OperatorError(f"{path} is neither JSON nor a table with a header: {wanted_rows(template)}{lines}")
     return table_rows(text, delimiter, path, template.names)
-
-
-def _why(error: Exception) -> str:
-    """Return the decoder's words without its own number of the line, which counts from the beginning of a row."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"{_KNOWN.get(error.msg, error.msg)} at column {error.colno}"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else "NaN, Infinity or too large a number"
-
-
-def _wanted(template: TaskTemplate) -> str:
-    return f"give one JSON object per line, such as {template.example}, or a CSV or TSV whose first line names columns"
 
 
 def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:

@@ -102,6 +102,10 @@ class TaskTemplate:
         """Return the literal text that ends every prompt; empty when a field or a brace does."""
         return re.split("[{}]", self._task.template)[-1]
 
+    def empty_field(self, row: object) -> str:
+        """Return a field of the prompt, or of the completion, that is empty in the row; else nothing."""
+        return next((name for name in self._fields if isinstance(row, dict) and not str(row[name]).strip()), "")
+
     def numbered(self, row: object, where: str) -> object:
         """Return a row with the number of its label in place of a label word, a choice, digits or a number.
 
@@ -172,21 +176,6 @@ class TaskTemplate:
             following = (self.rule.answer.filled(lambda name: str(checked[name])),)
         prompt = template.format(**fields)
         return RowTexts(prompt=prompt, following=following, label=label, fields=tuple(checked.items()))
-
-    def check_answerable(self, texts: RowTexts, where: str) -> None:
-        """Refuse a row to which the rule calls no answer right: no number, nothing to contain. OperatorError."""
-        match self.rule and self.rule.check:
-            case rules.RangeCheck(low=low, high=high):
-                parts, wanted = [low, high], "number"
-            case rules.TextCheck(match=rules.TextMatch.CONTAINS, text=text):
-                parts, wanted = [text], "text"
-            case _:
-                return
-        for part in (part for part in parts if isinstance(part, rules.RowText) and part.fields):
-            said = texts.filled(part)
-            if bounded_json.decimal_of(said.strip(bounded_json.WHITE)) is None if wanted == "number" else not said:
-                what = f"{', '.join(part.fields)} is {said[:64]!r}, and no {wanted}, which the rule asks for"
-                raise OperatorError(f"{where}: {what}: no answer is ever right. Correct the row, or leave it out")
 
     def _label(self, row: Row, words: Sequence[str], where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)

@@ -21,7 +21,7 @@ from sfnode.cli import new_run
 from sfnode.node.join_preparation import _noise_config
 from sfnode.quality_figures import AnswerSpread
 from sfnode.rewards import Checker
-from sfnode.rows import row_files
+from sfnode.rows import row_slips
 from sfnode.run import DataOptions, RewardOptions, RunOptions, TaskOptions
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions
@@ -370,7 +370,7 @@ def test_with_right_answer__few_texts__points_to_labels_that_can_be_given(
     named = DataOptions(data=str(data), is_private=True)
     reward = RewardOptions(rule_text=rule)
     options = RunOptions(model="m", task=TaskOptions(), data=named, reward=reward, method=MethodOptions())
-    new_run._with_right_answer(options, [*row_files.placed_texts(data, options.texts.row_template)])
+    new_run._with_right_answer(options, row_slips.looked_at(data, options.texts.row_template)[0])
     said = capsys.readouterr().err
     assert "each row names a right answer" in said
     assert labels in said and ("--labels" in said) is bool(labels)

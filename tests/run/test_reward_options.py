@@ -187,6 +187,28 @@ def test_init__row_with_nothing_to_contain__is_named(tmp_path: Path) -> None:
     assert_teaches(outcome, f"{data}:2: answer is '', and no text, which the rule asks for", "leave it out")
 
 
+@pytest.mark.parametrize(
+    ("rule", "row", "said"),
+    [
+        ('{"number": ["{low}", "{high}"]}', {"low": 9, "high": 3}, "nothing lies in 9 ... 3, which the rule asks for"),
+        ('{"number": ["{low}", 5]}', {"low": 1000001, "high": 3}, "nothing lies in 1000001 ... 5, which the rule"),
+        ("exact:{low}", {"low": "a" * 16_385, "high": 3}, "of 16,385 bytes in all, and only 16,384 of an answer are"),
+        ("contains:{low}{high}", {"low": "\u00e4" * 8_192, "high": 3}, "of 16,385 bytes in all, and only 16,384 of an"),
+        ('{"sum": [[2, {"contains": "{low}"}]]}', {"low": "", "high": 3}, "low is '', and no text, which the rule"),
+        ('{"sum": [[1, {"sum": [[2, {"number": "{low}"}]]}]]}', {"low": "x", "high": 3}, "low is 'x', and no number"),
+    ],
+)
+def test_init__row_that_no_answer_satisfies__is_named(
+    rule: str, row: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    """Rarer ways to the same: such rows taught nothing, and lowered the share of right answers for ever."""
+    data = tmp_path / "rows.jsonl"
+    good = {"prompt": "Is it?", "low": 1, "high": 3}
+    data.write_text(json.dumps(good) + "\n" + json.dumps({"prompt": "And now?", **row}) + "\n", "utf-8")
+    outcome = call(*INIT, "--data", data, "--reward", rule, "--out", tmp_path / "a.run")
+    assert_teaches(outcome, f"{data}:2: ", said, "no answer is ever right. Correct the row, or leave it out")
+
+
 def test_reward_texts__without_a_template__ask_the_prompt_of_the_row() -> None:
     texts = reward_texts(TaskOptions(), RewardOptions(rule_text="words:1-3"))
     assert (texts.kind, texts.template, texts.label_words) == (TaskKind.REWARD, "{prompt}", ())
