@@ -78,13 +78,17 @@ METRICS = (
     _gauge(
         "sfnode_loss_nats",
         "Mean loss of the last estimate's forward rows.",
-        lambda s: s.training.loss if s.training.reward is None else None,
+        lambda s: None if s.life.is_rewarded else s.training.loss,
     ),
     _gauge(
         "sfnode_reward_ratio",
-        "Mean reward, from 0 to 1, of the answers that the last estimate sampled"
-        "; where rows name right answers, how likely a token of these is.",
+        "Mean reward, from 0 to 1, of the answers that the last estimate sampled.",
         lambda s: s.training.reward,
+    ),
+    _gauge(
+        "sfnode_chance_ratio",
+        "How likely, from 0 to 1, a token of the right answers was that the last estimate's rows name.",
+        lambda s: s.training.chance,
     ),
     _gauge(
         "sfnode_accuracy_ratio",
@@ -101,7 +105,9 @@ METRICS = (
     _counter("sfnode_own_updates_total", "Updates contributed by this process.", lambda s: s.node.own_updates),
     _counter("sfnode_skipped_steps_total", "Steps without an update of this process.", lambda s: s.node.skipped_steps),
     _counter(
-        "sfnode_forward_rows_total", "Rows that went forward through the model.", lambda s: s.training.forward_rows
+        "sfnode_forward_rows_total",
+        "Rows that went forward through the model for estimates; those of skipped steps are left out.",
+        lambda s: s.training.forward_rows,
     ),
     _counter(
         "sfnode_worker_restarts_total", "Times that the worker was started anew.", lambda s: s.training.worker_restarts

@@ -64,14 +64,21 @@ class AnswerSpread:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Names and prints the figures of a run's models; ``is_reward``: the run learns from rewards."""
+    """Names and prints the figures of a run's models.
+
+    Attributes:
+        is_reward: the run learns from rewards.
+        names_answers: its rows name right answers: in training, the loss is one minus the chance of a token of these.
+    """
 
     is_reward: bool
+    names_answers: bool = False
 
     @staticmethod
     def of(task: TaskSpec) -> "Quality":
         """Return how the models of a run with this task are described."""
-        return Quality(task.kind is TaskKind.REWARD)
+        is_reward = task.kind is TaskKind.REWARD
+        return Quality(is_reward, is_reward and not task.draws_answers)
 
     @property
     def name(self) -> str:
@@ -82,6 +89,16 @@ class Quality:
     def short_name(self) -> str:
         """Return that in one word, for the head of a column."""
         return "reward" if self.is_reward else "loss"
+
+    @property
+    def training_name(self) -> str:
+        """Return what the first figure is called where it is of rows that a node learns from."""
+        return "chance of a right token" if self.names_answers else self.name
+
+    @property
+    def training_short(self) -> str:
+        """Return that in one word."""
+        return "chance" if self.names_answers else self.short_name
 
     @property
     def share_name(self) -> str:
@@ -95,6 +112,10 @@ class Quality:
     def reward(self, loss: float | None) -> float | None:
         """Return the mean reward; None where there is none."""
         return 1.0 - loss if self.is_reward and loss is not None else None
+
+    def of_training(self, loss: float | None) -> tuple[float | None, float | None]:
+        """Return the mean reward of drawn answers, and the chance of a token of right ones; None: there is none."""
+        return (None, self.reward(loss)) if self.names_answers else (self.reward(loss), None)
 
     def figure(self, loss: float, digits: int = 4) -> str:
         """Return the first figure as text; ``digits``: of a loss. A mean reward has two."""

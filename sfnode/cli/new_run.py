@@ -102,7 +102,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     shared = SharedModel(described.model)
     if task.kind is TaskKind.REWARD and not task.draws_answers:
         _say_alone(shared, described.data)
-    with counting("making a basis from some of the data", "forward passes") as report:
+    with counting("making a basis from some of the data", "forward passes or more") as report:
         made, found = finish_run(draft, shared, described.data, report)
     if options.wants_basis and found is None:
         why = why_no_basis(described.data, options)
@@ -164,7 +164,7 @@ def _with_right_answer(options: RunOptions, rows: PlacedTexts) -> RunOptions:
     texts = [row.filled(answer) for _, row in rows]
     if found.answer and given.answer is None:
         text = f"Note: each row names a right answer, {found.answer}: nodes learn it, and the rule checks what the"
-        more = "model then writes. In training, the mean reward is how likely a token of it is. With --answer ''"
+        more = "model then writes. In training, `chance` is how likely a token of it is. With --answer ''"
         more += " nodes learn from answers that the model draws"
         more += "" if given.samples is None else f", and only then --samples {given.samples} counts"
         words, is_field = sorted({*texts}), answer.literals == ("", "")

@@ -67,7 +67,8 @@ def _rows(current: Status) -> dict[str, str]:
         # Of the held-out losses, or else of the training losses, from the first step to the last; or of rewards.
         values = [words.quality.value(each.loss) for each in detail.curve.evaluations or detail.curve.losses]
         if len(values) > 1:
-            what = f"{'held-out' if detail.curve.evaluations else 'training'} {words.quality.short_name}"
+            what = f"training {words.quality.training_short}"
+            what = f"held-out {words.quality.short_name}" if detail.curve.evaluations else what
             curve = f"{sparkline(values, _CURVE_COLUMNS)} {what}"
         rates = f"{format_rate(detail.bytes_in_per_s)} in, {format_rate(detail.bytes_out_per_s)} out"
         speed = f"{detail.rows_per_s:,.1f} forward rows a second, {rates}"
@@ -83,7 +84,7 @@ def _rows(current: Status) -> dict[str, str]:
         "own": words.own_updates,
         "paused": life.paused,
         "admitted": f"{admission_of(current)} ({current.roster.admission}; {excluded} excluded)",
-        words.quality.short_name: "none yet" if loss is None else f"{words.quality.figure(loss)} {of_what}",
+        words.quality.training_short: "none yet" if loss is None else f"{words.quality.figure(loss)} {of_what}",
         "held-out": words.evaluations,
         "": curve,
         "privacy": "" if current.training.privacy is None else current.training.privacy.in_words(),

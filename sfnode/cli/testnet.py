@@ -28,7 +28,7 @@ from sfnode.cli.options import (
     print_json,
 )
 from sfnode.quality_figures import Quality
-from sfnode.reporter import printable
+from sfnode.reporter import counted, printable
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import DataOptions, RewardOptions, RunOptions
 from sfnode.storage import disk, evaluations, example_files, stored_basis
@@ -229,7 +229,7 @@ class _View:
         losses = [each.training.loss for each in known if each.training.loss is not None]
         mean = next((each.life.model.text for each in known if each.life.model is not None), "nothing measured yet")
         if losses:
-            mean = f"{self._quality.name} {self._quality.figure(sum(losses) / len(losses), 3)}"
+            mean = f"{self._quality.training_name} {self._quality.figure(sum(losses) / len(losses), 3)}"
         rows = [(node.name, *node.evaluating) for node in nodes if node.evaluating][:_SHOWN_MAX]
         works = [f"{name} evaluates: {done:,} of {total:,} rows" for name, done, total in rows]
         works += [f"{node.name}: {node.trouble}" for node in nodes if node.trouble and not losses][:1]
@@ -261,7 +261,7 @@ class _View:
 
 
 def _table(nodes: Sequence[LocalNode], quality: Quality) -> Table:
-    figure = quality.short_name
+    figure = quality.training_short
     table = Table("node", "step", "updates made", "applied", "peers", figure, "sent", "received", "state digest")
     for node in nodes:
         status = node.status
@@ -284,7 +284,10 @@ def _table(nodes: Sequence[LocalNode], quality: Quality) -> Table:
 
 def _print_result(result: LocalNetworkResult, quality: Quality) -> None:
     Console(width=120).print(_table(result.nodes, quality))
-    click.echo(f"time       {result.seconds:.1f} s for {result.updates} updates, {result.forward_rows:,} forward rows")
+    skipped = sum(each.node.skipped_steps for each in result.statuses)
+    left_out = f", without those of {counted(skipped, 'skipped step')}" if skipped else ""
+    rows = f"{result.updates} updates, {result.forward_rows:,} forward rows{left_out}"
+    click.echo(f"time       {result.seconds:.1f} s for {rows}")
     wire, payload = result.wire_bytes, result.payload_bytes
     click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {payload:,}")
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")

@@ -29,7 +29,7 @@ def describe_learning(status: Status) -> str:
     """
     if status.detail is None or not status.training.is_training:
         return ""
-    curve, quality = status.detail.curve, Quality(status.life.is_rewarded)
+    curve, quality = status.detail.curve, Quality(status.life.is_rewarded, status.life.names_answers)
     if said := one_answer_in_words(curve.evaluations):
         return said
     held_out = [LossPoint(step=each.step, loss=each.loss) for each in curve.evaluations]
@@ -48,8 +48,9 @@ def _complaint(what: str, points: Sequence[LossPoint], quality: Quality, first: 
     steps = f"since step {points[0].step} ({quality.figure(start, 3)}, now {quality.figure(end, 3)})"
     if not quality.is_reward:
         return f"not learning: the {what} has not fallen by more than its noise {steps}"
-    whose = "on held-out data" if what.startswith("held-out") else "in training"
-    return f"not learning: the mean reward {whose} has not risen by more than its noise {steps}"
+    is_held_out = what.startswith("held-out")
+    figure = f"{quality.name} on held-out data" if is_held_out else f"{quality.training_name} in training"
+    return f"not learning: the {figure} has not risen by more than its noise {steps}"
 
 
 def has_fallen(losses: Sequence[float], first: int | None = None) -> bool:

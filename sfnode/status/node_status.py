@@ -53,7 +53,7 @@ class LifeStatistics:
         model: progress of the model into the worker; None once it is there, and for a relay.
         join: the argument with which others `sfnode join`; empty where they cannot dial this node.
         join_string: a string to join, complete but for an invitation.
-        is_rewarded: whether the run learns from rewards.
+        is_rewarded: whether the run learns from rewards; names_answers: and from right answers that rows name.
         disk_free_bytes: on the disk of the data directory; None where the system does not say.
         slips: unforeseen exceptions since the start that the node survived.
     """
@@ -67,6 +67,7 @@ class LifeStatistics:
     join: str
     join_string: str
     is_rewarded: bool
+    names_answers: bool
     disk_free_bytes: int | None
     slips: SlipState
 

@@ -21,7 +21,7 @@ class StatusWords:
     @property
     def quality(self) -> Quality:
         """Return how the run's figures are called and printed."""
-        return Quality(self._status.life.is_rewarded)
+        return Quality(self._status.life.is_rewarded, self._status.life.names_answers)
 
     @property
     def slips(self) -> str:
@@ -48,7 +48,7 @@ class StatusWords:
             f"{clock} {self.stage}".strip(),
             f"paused: {life.paused}" if life.paused and not status.node.is_finished else "",
             life.model.text if life.model is not None else "",
-            "" if loss is None else f"{self.quality.name} {self.quality.figure(loss, 3)}",
+            "" if loss is None else f"{self.quality.training_name} {self.quality.figure(loss, 3)}",
             counted(status.ledger.updates, "update"),
             counted(status.node.peers, "peer"),
         ]

@@ -9,11 +9,12 @@ from sfnode.storage import EvaluatedStep, Gain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPoint:
-    """Holds the loss of the model with all updates before ``step``: in nats, or one minus the mean ``reward``."""
+    """Holds the loss of the model with all updates before ``step``: in nats, or one minus ``reward`` or ``chance``."""
 
     step: int
     loss: float
     reward: float | None = None
+    chance: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -294,7 +294,8 @@ def training_curve(nodes: Sequence[LocalNode], learnt: Learnt | None, quality: Q
             step=step,
             loss=means.get(step),
             accuracy=accuracies.get(step),
-            reward=quality.reward(means.get(step)),
+            reward=quality.of_training(means.get(step))[0],
+            chance=quality.of_training(means.get(step))[1],
             held_out_reward=rewards.get(step),
         )
         for step in sorted(accuracies.keys() | losses.keys())

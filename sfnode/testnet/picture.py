@@ -39,6 +39,7 @@ class CurvePoint:
         loss: mean training loss in nats; None when not measured.
         accuracy: share of correct held-out answers, 0 to 1; None when not measured.
         reward: mean reward of the answers that were sampled in training; None where the run has none.
+        chance: how likely a token of the right answers was that rows name; None where they name none.
         held_out_reward: mean reward of the likeliest answers to held-out prompts; None when not measured.
 
     Values that are not finite are left out of the picture.
@@ -48,6 +49,7 @@ class CurvePoint:
     loss: float | None
     accuracy: float | None
     reward: float | None = None
+    chance: float | None = None
     held_out_reward: float | None = None
 
 
@@ -71,9 +73,11 @@ class Panel:
 
 def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
     """Return the picture of a run as SVG text; points may come in any order."""
-    is_rewarded = any(point.reward is not None or point.held_out_reward is not None for point in points)
+    has_chances = any(point.chance is not None for point in points)
+    is_rewarded = has_chances or any({point.reward, point.held_out_reward} != {None} for point in points)
     accuracy = _line((point.step, point.held_out_reward if is_rewarded else point.accuracy) for point in points)
-    loss = _line((point.step, point.reward if is_rewarded else point.loss) for point in points)
+    training = [point.chance if has_chances else point.reward if is_rewarded else point.loss for point in points]
+    loss = _line((point.step, value) for point, value in zip(points, training, strict=True))
     measured = [step for step, _ in (*accuracy, *loss)] or [0]
     steps = (min(measured), max(*measured, min(measured) + 1))
     names = (("Accuracy on held-out data", "share of correct answers, %"), ("Training loss", "nats per answer"))
@@ -82,7 +86,7 @@ def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
     if is_rewarded:
         names = (
             ("Mean reward on held-out data", "of the likeliest answers, 0 to 1"),
-            ("Mean reward in training", "0 to 1"),
+            ("Chance of a right token in training" if has_chances else "Mean reward in training", "0 to 1"),
         )
         labels = (("{:.1f}".format, "{:.2f}".format), ("{:.10g}".format, "{:.2f}".format))
     # The centred mean over `window` neighbours, fewer near the ends

@@ -125,7 +125,7 @@ def _rows(status: Status, is_ascii: bool) -> Iterator[tuple[str, RenderableType]
         quality = StatusWords(status).quality
         text = "none yet" if status.training.loss is None else quality.figure(status.training.loss)
         values = [quality.value(each.loss) for each in detail.curve.losses]
-        yield quality.short_name, _curve_line(values, text, is_ascii)
+        yield quality.training_short, _curve_line(values, text, is_ascii)
         yield "held-out", _held_out(detail.curve, quality, is_ascii)
         if detail.curve.gain is not None:
             yield "gain", Text(detail.curve.gain.in_short())
@@ -252,9 +252,9 @@ def _draw_several(views: Sequence[NodeView], lines: int) -> RenderableType:
 
 def _table_of(views: Sequence[NodeView]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
-    rewarded = [view.status.life.is_rewarded for view in views if view.status is not None]
-    quality = Quality(bool(rewarded) and all(rewarded))
-    for name in ("node", "stage", quality.short_name, "right", "peers", "own", "left"):
+    names = {StatusWords(view.status).quality.training_short for view in views if view.status is not None}
+    figure = "loss" if len(names) != 1 else names.pop()
+    for name in ("node", "stage", figure, "right", "peers", "own", "left"):
         table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=20 if name == "node" else None)
     for view in views:
         table.add_row(*(Text(printable(cell)) for cell in _cells(view)), style="dim" if view.trouble else "")

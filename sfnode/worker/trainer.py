@@ -43,9 +43,11 @@ class TrainingStatistics:
 
     Attributes:
         is_training: whether the node should contribute; False for a relay.
-        loss: mean loss of the last estimate's forward rows; where the run learns from rewards, one minus the reward.
+        loss: mean loss of the last estimate's forward rows; where the run learns from rewards, one minus the next two.
         reward: mean reward of the answers that the last estimate sampled; None where the run has none.
+        chance: how likely a token of the right answers was that its rows name; None where they name none.
         accuracy: share of right answers when last measured.
+        forward_rows: of estimates that were made; not of skipped steps, nor of zeros that stand for the last one.
         worker_restarts: times that the worker was started anew.
         trouble: a fault that keeps the node from measuring; empty if the last measurement succeeded.
         privacy: what the noise on the messages guarantees; None without noise, and before the model is loaded.
@@ -54,6 +56,7 @@ class TrainingStatistics:
     is_training: bool = False
     loss: float | None = None
     reward: float | None = None
+    chance: float | None = None
     accuracy: float | None = None
     forward_rows: int = 0
     worker_restarts: int = 0
@@ -209,9 +212,9 @@ class Trainer:
         if any(epoch < first for epoch in sent):
             now_s = trio.current_time()
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
-        rows = self._statistics.forward_rows + estimated.rows
-        loss, reward = estimated.loss, self._quality.reward(estimated.loss)
-        self._statistics = replace(self._statistics, loss=loss, reward=reward, trouble="", forward_rows=rows)
+        was, (reward, chance) = self._statistics, self._quality.of_training(estimated.loss)
+        was = replace(was, trouble="", forward_rows=was.forward_rows + estimated.rows)
+        self._statistics = replace(was, loss=estimated.loss, reward=reward, chance=chance)
         if self._budget is not None:
             self._budget.spend((job.step, job.directions))
         return events.EstimateFinished(step=job.step, scalars=estimated.scalars)

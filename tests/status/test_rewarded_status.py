@@ -27,7 +27,7 @@ from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep, Gain, best_of
 from sfnode.top.screen import NodeView, draw
 from tests.support.manifests import small_manifest
-from tests.support.reward_runs import rewarded
+from tests.support.reward_runs import RULE, rewarded
 from tests.support.statuses import DETAIL, STATUS, changed
 
 ROSTER = Roster(small_manifest())
@@ -75,6 +75,29 @@ def test_status_command__rewards__has_their_row_and_a_curve_that_rises() -> None
     assert rows[""] == f"{sparkline([0.1, 0.3, 0.9], 48)} held-out reward"
     assert _rows(changed(node(), loss=None))["reward"] == "none yet"
     assert _rows(STATUS)["loss"] == "0.5821 on the last training batch"
+
+
+def test_words__rows_that_name_right_answers__call_the_chance_of_a_token_no_mean_reward(tmp_path: Path) -> None:
+    """One name meant two measures: 0.90 while nodes learnt, and 0.10 by the rule, of what the model then wrote."""
+    status = changed(node(0.10, 0.30), names_answers=True, loss=0.1, reward=None, chance=0.9)
+    words, rows = StatusWords(status), _rows(status)
+    assert ", chance of a right token 0.90, " in words.progress_line and "reward" not in words.progress_line
+    assert words.evaluations.startswith("mean reward 0.30, ")
+    assert rows["chance"] == "0.90 on the last training batch" and "reward" not in rows and "loss" not in rows
+    text = exposition(status).decode()
+    assert "\nsfnode_chance_ratio 0.9\n" in text and "sfnode_reward_ratio" not in text and "_nats" not in text
+    flat = changed(node(sampled=(0.3, 0.31) * 25), names_answers=True)
+    assert describe_learning(flat).startswith("not learning: the chance of a right token in training has not risen")
+    task = rewarded(small_manifest().task, {**RULE, "answer": "{wanted}"})
+    named = Quality.of(task)
+    assert named == Quality(is_reward=True, names_answers=True)
+    assert (named.of_training(0.25), REWARDS.of_training(0.25), LABELS.of_training(0.25)) == (
+        (None, 0.75), (0.75, None), (None, None)
+    )  # fmt: skip
+    console = Console(width=100, file=io.StringIO(), record=True)
+    view = NodeView(data_dir=DataDirectory(tmp_path), status=status)
+    console.print(draw((view, view)))
+    assert "chance" in (shown := console.export_text()) and "reward" not in shown
 
 
 def test_screen__rewards__are_named_on_both_screens() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from hypothesis import given, strategies as st
@@ -69,5 +70,8 @@ def test_picture__rewards__are_drawn_in_the_place_of_accuracy_and_loss() -> None
     assert {"0.00", "1.00", "0.10", "0.60"} <= set(texts)
     assert any(text.startswith("Mean reward on held-out data") for text in texts)
     assert any(text.startswith("Mean reward in training") for text in texts)
+    named = [replace(point, reward=None, chance=point.reward) for point in points]
+    other = [text.replace("Mean reward in training", "Chance of a right token in training") for text in texts]
+    assert _texts(render_training_curve(named, "run")) == other != texts
     held_out, sampled, _ = _lines(render_training_curve(points, "run"))
     assert all(line[0][1] > line[-1][1] for line in (held_out, sampled))  # both rise

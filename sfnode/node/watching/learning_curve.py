@@ -77,7 +77,11 @@ class LearningCurve:
             evaluations=tuple(each.without_answers() for each in thinned(standing, _EVALUATIONS_MAX)),
             best=best and best.without_answers(),
             gain=gain and gain.without_answers(),
-            losses=tuple(replace(each, reward=self._quality.reward(each.loss)) for each in self.losses.points),
+            losses=tuple(
+                replace(each, reward=reward, chance=chance)
+                for each in self.losses.points
+                for reward, chance in (self._quality.of_training(each.loss),)
+            ),
         )
 
     def _measured_gain(self) -> Gain | None:

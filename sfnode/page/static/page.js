@@ -82,8 +82,9 @@ function quality(value) {
 function lossTile(status, last, best) {
   const isRewarded = view.run.is_rewarded, name = isRewarded ? "mean reward" : "loss";
   if (last) return [`Held-out ${name}`, quality(last[1]), best ? `best ${quality(best[1])} at step ${whole.format(best[0])}` : ""];
-  const now = status ? (isRewarded ? status.reward : status.loss) : null;
-  return [isRewarded ? "Mean reward" : "Training loss", quality(now), "of the last batch"];
+  const isNamed = isRewarded && !view.run.draws_answers;
+  const now = status ? (isNamed ? status.chance : isRewarded ? status.reward : status.loss) : null;
+  return [isNamed ? "Chance of a right token" : isRewarded ? "Mean reward" : "Training loss", quality(now), "of the last batch"];
 }
 
 function accuracyTile(last, best) {
@@ -127,9 +128,9 @@ function showCurves() {
     empty: "Nothing measured yet. A node with --eval-every N measures it on held-out data each N steps.",
     label: trend(run.is_rewarded ? "Fully right" : "Accuracy", evaluations.points.map(([step, , accuracy]) => [step, accuracy]), percent),
   });
-  say("loss-title", run.is_rewarded ? "Mean reward" : "Loss");
+  say("loss-title", !run.is_rewarded ? "Loss" : run.draws_answers ? "Mean reward" : "Mean reward, and chance of a right token");
   say("accuracy-title", run.is_rewarded ? "Fully right" : "Accuracy");
-  keyOf("loss-key", [held.points.length && ["", "held-out data"], losses.length && ["second", run.draws_answers ? "answers that this node sampled" : "this node's batches"]]);
+  keyOf("loss-key", [held.points.length && ["", "held-out data"], losses.length && ["second", run.draws_answers ? "answers that this node sampled" : run.is_rewarded ? "chance of a right token in this node's batches" : "this node's batches"]]);
   keyOf("accuracy-key", [evaluations.points.length && ["", "held-out data"]]);
 }
 
