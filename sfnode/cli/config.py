@@ -1,13 +1,16 @@
 """``sfnode config``: show and change the options that a node remembers."""
 
+from pathlib import Path
+
 import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli import remembered_options as remembered
-from sfnode.cli.options import address_words, data_dir_option, json_option, node_option, print_result
+from sfnode.cli.option_values import NodeFolder
+from sfnode.cli.options import NODE_HELP, address_words, json_option, node_option, print_result
 from sfnode.reporter import printable
-from sfnode.run import FieldValue, find_model, node_toml, run_address
+from sfnode.run import HOME, FieldValue, default_directory, find_model, node_toml, run_address
 from sfnode.storage import DataDirectory, example_files, pasteable
 
 
@@ -44,19 +47,25 @@ show.params.extend(remembered.SETTINGS.values())
 
 @config.command("set")
 @click.argument("key")
-@click.argument("values", metavar="VALUE...", nargs=-1, required=True)
-@data_dir_option
+@click.argument("values", metavar="VALUE... [NODE]", nargs=-1, required=True)
+@click.option("--data-dir", type=NodeFolder, metavar="NODE", help=NODE_HELP)
 @json_option
-def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> None:
+def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory | None) -> None:
     """Let a node remember another value for an option; a switch takes `true` or `false`.
 
     \b
     Example: sfnode config set listen /ip4/0.0.0.0/tcp/4001
     """
+    if data_dir is None and len(values) > 1:  # of two words or more, the last may be a node: no value has such a name
+        places = (Path(values[-1]).expanduser(), HOME.expanduser() / values[-1])
+        data_dir = next((node for node in map(DataDirectory, places) if node.is_node), None)
+        values = values if data_dir is None else values[:-1]
+    data_dir = data_dir or default_directory.only_node()
     manifest = data_dir.signed_manifest().manifest
     is_several = remembered.SETTINGS[remembered.check_key(key, "sfnode config set")].multiple
     if len(values) > 1 and not is_several:
-        raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. Quote one with spaces")
+        advice = "Quote one with spaces; a node stands last, or after --data-dir"
+        raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. {advice}")
     if key == remembered.BOOTSTRAP:
         value = remembered.as_kept(key, _address(manifest, values, data_dir).nodes)
     else:
@@ -71,7 +80,7 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> Non
 
 @config.command()
 @click.argument("key")
-@data_dir_option
+@node_option
 @json_option
 def unset(key: str, data_dir: DataDirectory) -> None:
     """Let a node forget an option, so that the default holds again.

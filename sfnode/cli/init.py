@@ -73,7 +73,7 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     invitation = _write_invitation(run, key_path, out)
     first = _first_start(options, run, out, invitation, key_path)
     if is_json():
-        click.echo(json.dumps(_as_json(run, out, invitation) | {"next": first}))
+        click.echo(json.dumps(_as_json(run, out, invitation) | {"owner_key": str(key_path), "next": first}))
     else:
         if run.data != options.data.named(options.task):
             what = "has the same rows in the form that every node reads: publish this one"
@@ -115,6 +115,7 @@ def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, objec
         "left_out": dict(run.left_out),
         "admission": manifest.admission.kind.value,
         "invitation": "" if invitation is None else invitation.read_text().strip(),
+        "invitation_file": None if invitation is None else str(invitation),
         "record_bytes": run.record_bytes,
         "basis": None if run.basis is None else str(run.basis),
         "calibration_rows": None if run.found is None else run.found.rows,

@@ -238,7 +238,7 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value))
 
 
-_NODE_HELP = (
+NODE_HELP = (
     "Use this node of `sfnode list`, or the one whose state is in this data directory.  [default: the only node]"
 )
 
@@ -249,7 +249,7 @@ data_dir_option = click.option(
     type=NodeFolder,
     callback=lambda _context, _parameter, value: value or default_directory.only_node(),
     metavar="NODE",
-    help=_NODE_HELP,
+    help=NODE_HELP,
 )
 
 
@@ -264,7 +264,7 @@ def node_option(command: Command) -> Command:
 
     return together(
         click.argument("node", metavar="[NODE]", required=False, type=NodeFolder),
-        click.option("--data-dir", type=NodeFolder, metavar="NODE", help=_NODE_HELP),
+        click.option("--data-dir", type=NodeFolder, metavar="NODE", help=NODE_HELP),
     )(gather)
 
 

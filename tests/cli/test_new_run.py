@@ -46,6 +46,8 @@ def test_init__run_with_data__names_the_basis_that_it_writes_and_says_what_it_to
     again = call("init", *DEMO, "--out", tmp_path / "b.run", "--owner-key", tmp_path / "owner.key", "--json")
     told = json.loads(again.stdout)
     assert (told["basis"], told["calibration_rows"]) == (str(tmp_path / "b.basis"), 1_088)
+    assert told["owner_key"] == str(tmp_path / "owner.key")  # for a backup: nobody else can invite, or exclude
+    assert Path(told["invitation_file"]).read_text().strip() == told["invitation"]
     assert (tmp_path / "b.basis").read_bytes() == (tmp_path / "a.basis").read_bytes()  # same choices, same bytes
 
 
@@ -370,30 +372,3 @@ def test_init__rows_that_are_no_multiple_of_the_directions_of_other_runs__make_a
     out = tmp_path / "a.run"
     outcome = call("init", *DEMO, "--data", some_reviews(tmp_path, 32), "--batch-rows", 12, "--out", out)
     assert outcome.code == 0 and decode_run_file(out).manifest.method.directions == 12, outcome
-
-
-@pytest.mark.parametrize("is_list", [False, True])
-def test_init__rows_that_may_be_slips__are_counted_and_one_is_named(is_list: bool, tmp_path: Path) -> None:
-    """Rows that a script had written twice counted twice, and of a repeated key one value was lost, without a word."""
-    rows = [
-        '{"sentence": "a film", "label": 0}',
-        '{"sentence": "a play", "label": 1}',
-        '{"sentence": " ", "label": 1}',
-        '{"sentence": "a book", "note": {"a": 1, "a": 2}, "label": 1}',  # within another object nothing is lost
-        '{"sentence": "a", "label": 1, "sentence": "a song"}',
-        '{"label": 0, "sentence": "a film", "id": 7}',
-        '{"label": 1, "sentence": "a film"}',  # another label: it is another row
-        '{"sentence": "a play", "label": 1}',
-    ]
-    data = tmp_path / "rows.jsonl"
-    data.write_text(f"[{', '.join(rows)}]" if is_list else "\n".join(rows), "utf-8")
-    given = ("--model", "embedded:tiny-opt", "--template", "{sentence} it was", "--labels", "bad,good", "--plain")
-    made = call("init", *given, "--data", data, "--private-data", "--out", tmp_path / "a.run")
-    assert made.code == 0, made
-    first, third, fifth, sixth = (f"{data}{': item ' if is_list else ':'}{number}" for number in (1, 3, 5, 6))
-    same = f"2 of 8 rows are the same as an earlier one ({sixth}, as {first}, and others) and count again: leave them"
-    assert [line for line in made.stderr.splitlines() if line.startswith("Warning")] == [
-        f"Warning: {same} out if that is a slip",
-        f"Warning: 1 of 8 rows have an empty text ({third}, 'sentence'): complete these rows, or leave them out",
-        f"Warning: 1 of 8 rows have a key twice ({fifth}, 'sentence'), whose last value counts: leave one out",
-    ]

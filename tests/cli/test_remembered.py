@@ -246,6 +246,23 @@ def test_config_set_and_unset__value__is_remembered_and_forgotten(directory: Pat
     assert read_node_file(DataDirectory(directory)) == {"threads": 2, "upnp": True}
 
 
+@pytest.mark.parametrize("key", ["threads", "listen"])
+@pytest.mark.parametrize("by", ["path", "name"])
+def test_config_set_and_unset__node_at_the_end__is_that_one(
+    key: str, by: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other commands take it there; here it was one value too many, or a wrong address."""
+    if by == "name":
+        monkeypatch.setattr("sfnode.cli.config.HOME", directory.parent)
+        monkeypatch.setattr("sfnode.run.default_directory.HOME", directory.parent)
+    node, value = directory if by == "path" else directory.name, {"threads": "2", "listen": LISTEN}[key]
+    outcome = call("config", "set", key, value, node)
+    assert outcome.code == 0 and f"sfnode start --data-dir {directory}" in outcome.stdout, outcome
+    assert read_node_file(DataDirectory(directory)) == {"threads": {"threads": 2}, "listen": {"listen": [LISTEN]}}[key]
+    assert call("config", "unset", key, node).code == 0
+    assert read_node_file(DataDirectory(directory)) == {}
+
+
 def test_config_set__relative_path__is_kept_from_the_root_on(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,36 @@
+"""Rows of a new run that may be slips: `sfnode init` counts them and names one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli_calls import call
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_init__rows_that_may_be_slips__are_counted_and_one_is_named(is_list: bool, tmp_path: Path) -> None:
+    """Rows that a script had written twice counted twice, and of a repeated key one value was lost, without a word."""
+    rows = [
+        '{"sentence": "a film", "label": 0}',
+        '{"sentence": "a play", "label": 1}',
+        '{"sentence": " ", "label": 1}',
+        '{"sentence": "a book", "note": {"a": 1, "a": 2}, "label": 1}',  # within another object nothing is lost
+        '{"sentence": "a", "label": 1, "sentence": "a song"}',
+        '{"label": 0, "sentence": "a film", "id": 7}',
+        '{"label": 1, "sentence": "a film"}',  # another label: it is another row
+        '{"sentence": "a play", "label": 1}',
+    ]
+    data = tmp_path / "rows.jsonl"
+    data.write_text(f"[{', '.join(rows)}]" if is_list else "\n".join(rows), "utf-8")
+    given = ("--model", "embedded:tiny-opt", "--template", "{sentence} it was", "--labels", "bad,good", "--plain")
+    made = call("init", *given, "--data", data, "--private-data", "--out", tmp_path / "a.run")
+    assert made.code == 0, made
+    first, third, fifth, sixth = (f"{data}{': item ' if is_list else ':'}{number}" for number in (1, 3, 5, 6))
+    same = f"2 of 8 rows are the same as an earlier one ({sixth}, as {first}, and others) and count again: leave them"
+    assert [line for line in made.stderr.splitlines() if line.startswith("Warning")] == [
+        f"Warning: {same} out if that is a slip",
+        f"Warning: 1 of 8 rows have an empty text ({third}, 'sentence'): complete these rows, or leave them out",
+        f"Warning: 1 of 8 rows have a key twice ({fifth}, 'sentence'), whose last value counts: leave one out",
+    ]
