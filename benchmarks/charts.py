@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from sfnode import svg
+from benchmarks import svg
 
 # Twelve colours that differ in lightness, too, and a mark for each, so that no two lines look alike in grey.
 PALETTE = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import svg
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.learn.comparison import Compared, rate_title
 from benchmarks.learn.results import Results, is_first_order, median_curve, targets
 from benchmarks.learn.scaling import Scaled
-from sfnode import svg
 
 TITLES = {"sst2": "SST-2", "rte": "RTE", "trec": "TREC", "agnews": "AG News"}
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import torch
 
+from benchmarks import svg
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.graphs import GRAPHS, distances
 from benchmarks.paper.rivals import metropolis
-from sfnode import svg
 
 PICTURE: Final = "consensus.svg"
 CLOSE: Final = 0.01  # of the distance at the start

@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from benchmarks import places
+from benchmarks import places, svg
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.command_line import Benchmark, write_option
 from benchmarks.learn.page import fill
@@ -23,7 +23,6 @@ from benchmarks.learn.problems import SMALL, SMOLLM2, Folders, ModelChoice, load
 from benchmarks.measures import report
 from benchmarks.paper.apply_time import PAPER, ApplyTime, apply_times
 from benchmarks.paper.step_split import StepSplit, bases_by_method, split_of
-from sfnode import svg
 
 SHAPES: Final = ("opt-125m", "opt-1.3b")
 PICTURE: Final = "apply.svg"

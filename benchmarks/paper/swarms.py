@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Final
 
+from benchmarks import svg
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.learn.page import table
 from benchmarks.learn.problems import Task
 from benchmarks.paper.contest import ENTRIES, OURS, SEEDFLOOD, Curve, Trial, World
 from benchmarks.paper.runs import Runs
-from sfnode import svg
 
 PICTURE: Final = "swarms.svg"
 SIZES: Final = (4, 16, 32, 128)

@@ -18,7 +18,7 @@ import click
 import numpy as np
 import torch
 
-from benchmarks import places
+from benchmarks import places, svg
 from benchmarks.charts import Axis, Chart, Line, render_chart
 from benchmarks.command_line import Benchmark, write_option
 from benchmarks.learn.page import fill
@@ -28,7 +28,6 @@ from benchmarks.measures import report
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
 from benchmarks.one_pass.training import look
 from benchmarks.speeds.race import Fleet, Policy, Race, SpeedCurve, SpeedTrial
-from sfnode import svg
 
 PICTURE: Final = "speeds.svg"
 _FLEET: Final = Fleet(name="10, 1 and 0.1 rows a second", row_ms={100: 2, 1_000: 2, 10_000: 2})

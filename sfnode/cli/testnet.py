@@ -293,7 +293,7 @@ def _print_result(result: LocalNetworkResult, quality: Quality) -> None:
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
     if result.learnt is not None:
         _print_learnt(result.learnt, quality)
-    click.echo(f"picture    {result.picture}")
+    click.echo(f"page       {result.page}")
     click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
 
 
@@ -328,7 +328,6 @@ def _as_json(result: LocalNetworkResult) -> dict[str, object]:
         "wire_bytes": result.wire_bytes,
         "payload_bytes": result.payload_bytes,
         "seconds": round(result.seconds, 3),
-        "curve": [asdict(point) for point in result.curve],
         "nodes": [{"name": node.name, **(node.status.to_json() if node.status else {})} for node in result.nodes],
-        "picture": str(result.picture),
+        "page": str(result.page),
     }

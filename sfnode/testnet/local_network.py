@@ -11,21 +11,20 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
 from sfnode.children.child_program import Stillness
-from sfnode.quality_figures import Quality
+from sfnode.page import write_report
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
 from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import LocalNode, NodeProcess
-from sfnode.testnet.picture import CurvePoint, render_training_curve
 from sfnode.worker import worker_process
 from sfnode.worker_protocol import TrainingConfig
 
 RUN_FILE = "testnet.run"
-PICTURE_FILE = "training.svg"
+PAGE_FILE = "run.html"
 _STILL_S = 90.0  # a node computes during its whole start, which takes long on a busy machine
 _STOP_S = 10.0
 _POLL_S = 0.25
-_CURVE_POINTS = 12
+_EVALUATIONS = 12  # of the first node, which the page shows
 _EVAL_EVERY_MIN = 4  # steps: measuring a real model takes as long as several of them
 _NEIGHBOURS_MIN = 3
 
@@ -62,6 +61,7 @@ class LocalNetworkResult:
         is_in_time: whether the run was over for all nodes before the time was up.
         is_agreed: whether it was, and all nodes and the offline replay have the same state.
         learnt: how good the model was and is now; None without evaluation data.
+        page: the page of the first node.
     """
 
     is_in_time: bool
@@ -71,9 +71,8 @@ class LocalNetworkResult:
     state_digests: list[str]
     replayed_digest: str
     learnt: Learnt | None
-    curve: list[CurvePoint]
     seconds: float
-    picture: Path
+    page: Path
     payload_bytes: int
 
     @property
@@ -170,7 +169,7 @@ class LocalNetwork:
             arguments += [] if training.basis is None else ["--basis", str(training.basis)]
             steps = self._signed.manifest.steps
             if training.eval_data is not None:
-                every = max(_EVAL_EVERY_MIN, steps // _CURVE_POINTS)
+                every = max(_EVAL_EVERY_MIN, steps // _EVALUATIONS)
                 arguments += ["--eval-data", str(training.eval_data), "--eval-every", str(every)]
         else:
             arguments += ["--bootstrap", self.nodes[0].address]
@@ -220,7 +219,7 @@ class LocalNetwork:
     # --- check --------------------------------------------------------------------------------------------
 
     async def _check(self, *, is_in_time: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
-        """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
+        """Replay the last node's ledger offline, measure the model before and after, write the first node's page."""
         then = ", then loading the model to evaluate it before and after" if self._config.training.eval_data else ""
         self._on_end(f"replaying the last node's ledger{then}")
         with DataDirectory(self.nodes[-1].process.directory).replayed(self._signed.manifest) as replica:
@@ -232,10 +231,8 @@ class LocalNetwork:
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)
-        curve = training_curve(self.nodes, learnt, Quality.of(self._signed.manifest.task))
-        picture = self._config.folder / PICTURE_FILE
-        drawn = render_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes")
-        disk.write_durably(picture, drawn.encode())
+        page = self._config.folder / PAGE_FILE
+        write_report(DataDirectory(self.nodes[0].process.directory), page, lambda _done, _total: None)
         digests = [node.status.node.state_digest if node.status else "" for node in self.nodes]
         return LocalNetworkResult(
             is_in_time=is_in_time,
@@ -245,9 +242,8 @@ class LocalNetwork:
             state_digests=digests,
             replayed_digest=digest,
             learnt=learnt,
-            curve=curve,
             seconds=seconds,
-            picture=picture,
+            page=page,
             payload_bytes=ledger.updates * ledger.codec.record_bytes,
         )
 
@@ -275,28 +271,3 @@ async def stop_all(nodes: Sequence[LocalNode], limit_s: float, report: Callable[
                 break
             await trio.sleep(_POLL_S)
     return all(node.process.exit_code == 0 for node in nodes)
-
-
-def training_curve(nodes: Sequence[LocalNode], learnt: Learnt | None, quality: Quality) -> list[CurvePoint]:
-    """Return the first node's held-out figures and the mean training loss of all nodes, by step."""
-    accuracies, rewards = dict(nodes[0].accuracies), dict(nodes[0].rewards)
-    if learnt is not None:
-        ends = (learnt.before, learnt.after)
-        accuracies |= {each.step: each.accuracy for each in ends}
-        rewards |= {each.step: each.reward for each in ends if each.reward is not None}
-    losses: dict[int, list[float]] = {}
-    for node in nodes:
-        for step, loss in node.losses.items():
-            losses.setdefault(step, []).append(loss)
-    means = {step: sum(found) / len(found) for step, found in losses.items()}
-    return [
-        CurvePoint(
-            step=step,
-            loss=means.get(step),
-            accuracy=accuracies.get(step),
-            reward=quality.of_training(means.get(step))[0],
-            chance=quality.of_training(means.get(step))[1],
-            held_out_reward=rewards.get(step),
-        )
-        for step in sorted(accuracies.keys() | losses.keys())
-    ]

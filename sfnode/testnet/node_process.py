@@ -116,8 +116,6 @@ class LocalNode:
 
     Attributes:
         address: where others can dial it; empty until it listens.
-        losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
-        accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
         evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
         trouble: why it has last skipped a step, or lost its training process; empty: it has not.
     """
@@ -126,9 +124,6 @@ class LocalNode:
     process: NodeProcess
     address: str = ""
     status: Status | None = None
-    losses: dict[int, float] = field(default_factory=dict)
-    accuracies: dict[int, float] = field(default_factory=dict)
-    rewards: dict[int, float] = field(default_factory=dict)
     evaluating: tuple[int, int] | None = None
     trouble: str = ""
 
@@ -138,15 +133,11 @@ class LocalNode:
             match event:
                 case {"event": "progress", **fields}:
                     self.status = Status.from_json_untrusted(fields, "progress")
-                    if self.status.training.loss is not None:
-                        self.losses[self.status.node.step] = self.status.training.loss
                 case {"event": "started", "addresses": [str(address), *_]}:
                     self.address = address
                 case {"event": "step_skipped" | "worker_lost", "reason": str(reason)}:
                     self.trouble = reason
                 case {"event": "evaluating", "done": int(done), "in_all": int(rows)}:
                     self.evaluating = (done, rows)
-                case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy), **fields}:
-                    self.accuracies[step], self.evaluating = accuracy, None
-                    if isinstance(reward := fields.get("reward"), float):
-                        self.rewards[step] = reward
+                case {"event": "evaluated"}:
+                    self.evaluating = None

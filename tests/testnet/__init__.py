@@ -1,1 +1,1 @@
-"""Many nodes on this machine, and their picture."""
+"""Many nodes on this machine, and their page."""

@@ -53,9 +53,8 @@ def result(
         state_digests=["aa", "bb"],
         replayed_digest="aa",
         learnt=Learnt(before=known(before), after=known(after)),
-        curve=[],
         seconds=1.0,
-        picture=Path("training.svg"),
+        page=Path("run.html"),
         payload_bytes=124,
     )
 
@@ -362,7 +361,8 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
     assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["after"]["answers"]) == 8
     assert {each["reward"] for each in said["learnt"]["after"]["answers"]} <= {0.0, 1.0}
-    assert (tmp_path / "training.svg").read_text().startswith("<svg")
+    page = (tmp_path / "run.html").read_text("utf-8")
+    assert said["page"] == str(tmp_path / "run.html") and said["replayed_digest"] in page
 
 
 @pytest.mark.process(is_long=True)
