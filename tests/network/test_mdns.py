@@ -32,7 +32,8 @@ from sfnode.network.policy.addresses import Address, parse_address, peer_of_auth
 from sfnode.storage.key_file import IDENTITY_FILE
 from tests.support.daemons import PlacedProcess, demo_run, write_run
 from tests.support.network_nodes import network, seed
-from tests.support.running_nodes import wait_until
+from tests.support.patience import wait_for_end
+from tests.support.running_nodes import showing_logs, wait_until
 
 PEER = peer_of_author(bytes(31) + b"\1")
 TAG, OTHER_TAG = run_tag(bytes(32)), run_tag(b"\1" * 32)
@@ -236,14 +237,20 @@ def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[Placed
     node = PlacedProcess(directory, ["--relay", *arguments], prefix=("ip", "netns", "exec", namespace))
     node.start()
     try:
-        yield node
+        with showing_logs([node]):
+            yield node
     finally:
         node.terminate()
-        assert node.process is not None and node.process.wait(10) == node.exit_code == 0
+        assert node.process is not None
+        assert wait_for_end(node.process, 10.0) == node.exit_code == 0, node.logs[-1].read_text()
 
 
 def joined(node: PlacedProcess) -> set[object]:
     return {event["peer"] for event in node.events() if event["event"] == "peer_joined"}
+
+
+def is_started(node: PlacedProcess) -> bool:
+    return any(event["event"] == "started" for event in node.events())
 
 
 @pytest.mark.process
@@ -268,7 +275,8 @@ def test_join__no_mdns__stays_alone(tmp_path: Path) -> None:
         two_machines() as (one, two),
         node_in(one, tmp_path / "one", *run, "--listen", "/ip4/0.0.0.0/tcp/4001"),
         node_in(two, tmp_path / "two", *run, "--no-mdns") as deaf,
-        node_in(two, tmp_path / "three", *run) as hearing,
     ):
-        wait_until(lambda: joined(hearing), "the peer of the one that listens", limit_s=30)
-        assert joined(deaf) == set()
+        wait_until(lambda: is_started(deaf), "the start of the deaf one: it has as long as the other to find somebody")
+        with node_in(two, tmp_path / "three", *run) as hearing:
+            wait_until(lambda: joined(hearing), "the peer of the one that listens", limit_s=30)
+            assert joined(deaf) == set()

@@ -44,11 +44,31 @@ class Joins:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if error is not None:
+            add_logs(error, self._nodes)
         for node in self._nodes:
             if node.process is not None and node.process.poll() is None:
                 node.kill()
         for log in [log for node in self._nodes for log in node.logs]:
             assert "Traceback" not in log.read_text(errors="replace"), log.read_text(errors="replace")
+
+
+def add_logs(error: BaseException, nodes: Sequence[NodeProcess]) -> None:
+    """Let a failure show how far the nodes have come; on another machine nothing else is left of it."""
+    for node in nodes:
+        for log in node.logs[-1:]:
+            said = log.read_text(errors="replace")[-2_000:] if log.exists() else ""
+            error.add_note(f"--- {log.name}, exit code {node.exit_code}:\n{said}")
+
+
+@contextmanager
+def showing_logs(nodes: Sequence[NodeProcess]) -> Iterator[None]:
+    """What fails in the block shows the end of the nodes' logs (`add_logs`)."""
+    try:
+        yield
+    except BaseException as error:
+        add_logs(error, nodes)
+        raise
 
 
 @contextmanager
@@ -57,7 +77,8 @@ def running(nodes: Sequence[NodeProcess]) -> Iterator[None]:
     try:
         for node in nodes:
             node.start()
-        yield
+        with showing_logs(nodes):
+            yield
     finally:
         for node in nodes:
             if node.is_alive:
