@@ -13,13 +13,13 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     if os.path.realpath(_here) != os.path.realpath(_root):
         del sys.path[0]
 
-try:
-    from sfnode.children.command_line_secrets import hide_secrets
+from sfnode.children import stop_signals
 
-    hide_secrets()  # before all other imports, which take time
-    from sfnode.cli import main
-except KeyboardInterrupt:  # while the command line is imported, too, Ctrl-C shows no traceback
-    sys.exit("Aborted!")
+stop_signals.end_at_once()  # before all other imports, which take time
+from sfnode.children.command_line_secrets import hide_secrets
+
+hide_secrets()
+from sfnode.cli import main
 
 if __name__ == "__main__":
     main()

@@ -6,7 +6,6 @@ A command that ends with another code has crashed.
 import json
 import os
 import re
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import NoReturn
 import click
 
 from protocol.errors import OperatorError, SfnodeError, leaves_of
+from sfnode.children import stop_signals
 from sfnode.reporter import abandon, cannot_write, printable
 from sfnode.status import Health
 
@@ -29,8 +29,8 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: Mapping[IntEnum, str] = {
-    ExitCode.DONE: "done; of `status`: all is well",
-    ExitCode.FAILED: "failed, and said why; a check has found something; interrupted",
+    ExitCode.DONE: "done, or a node was stopped; of `status`: all is well",
+    ExitCode.FAILED: "failed, and said why; a check has found something; interrupted, and no node",
     ExitCode.USAGE: "the command line was not understood",
     Health.NO_PEERS: "`status`: the node knows of others, and none is connected",
     Health.NOT_ADMITTED: "`status`: the node may not contribute",
@@ -62,10 +62,7 @@ def ending() -> Iterator[None]:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # a shell has closed it: >&-
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell has it ignored in the background
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
-                signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))  # tidies up, in trio as well
+    stop_signals.end_at_once()
     try:
         yield
     except SfnodeError as error:
@@ -87,6 +84,10 @@ def ending() -> Iterator[None]:
         if others is not None or ours is None:
             raise
         _fail(leaves_of(ours))
+    finally:
+        # With -m, Python ends by SIGINT if an interrupt ever came in a text that it executed, as that of a dataclass
+        # is: this code would not count. Python forgets such an interrupt at the next text.
+        exec("")
 
 
 def _is_output_lost() -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import click
 
+from sfnode.children import stop_signals
 from sfnode.cli import joining
 from sfnode.cli.join_options import join_options, output_options
 from sfnode.cli.options import is_json
@@ -68,4 +69,5 @@ def join(context: click.Context, options: JoinOptions, log_level: str, is_verbos
     """
     if options.invite is not None:
         options = replace(options, invite="".join(private_words(options.invite, "the invitation")))
+    stop_signals.end_at_once()  # what a node is made of is imported
     joining.run_node(options, given_settings(context), log_level, is_json=is_json(), is_verbose=is_verbose)

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from sfnode.children import stop_signals
+
 _ELSEWHERE = {"resume": "pause"}  # command -> the module that it lives in, where that has another name
 
 
@@ -32,6 +34,7 @@ class SectionedGroup(click.Group):
         finally:
             gc.freeze()
             gc.enable()
+            stop_signals.end_in_order()
         return next(each for each in vars(module).values() if isinstance(each, click.Command) and each.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -3,6 +3,7 @@
 import click
 
 from protocol.errors import OperatorError
+from sfnode.children import stop_signals
 from sfnode.cli import joining
 from sfnode.cli.join_options import exit_option, output_options
 from sfnode.cli.options import is_json, node_option
@@ -28,4 +29,5 @@ def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: st
         raise OperatorError(f"{text} `{following}` and the options that it is to have", "no_node")
     data_dir.signed_manifest()
     options = JoinOptions(source=RunSource(data_dir=data_dir), is_exiting_when_finished=is_exiting_when_finished)
+    stop_signals.end_at_once()  # what a node is made of is imported
     joining.run_node(options, frozenset(), log_level, is_json=is_json(), is_verbose=is_verbose)

@@ -113,21 +113,6 @@ def test_program__run_as_a_module__fails_with_one_line_and_code_one(tmp_path: Pa
 # --- status -----------------------------------------------------------------------------------------------------
 
 
-def test_program__interrupted_while_it_is_imported__ends_as_at_any_other_time() -> None:
-    program = """
-import sys
-class Interrupt:
-    def find_spec(self, name, *ignored):
-        if name == "sfnode.cli":
-            raise KeyboardInterrupt
-sys.meta_path.insert(0, Interrupt())
-from sfnode.__main__ import main
-main()
-"""
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout, result.stderr) == (1, "", "Aborted!\n")
-
-
 def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> None:
     text = call("status", "--data-dir", running)
     assert text.code == 0

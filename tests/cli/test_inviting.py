@@ -27,7 +27,7 @@ from sfnode.run.run_address import RunAddress, join_string, parse_run_addresses
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.record_store import Store
 from tests.cli.test_admission import ALICE, BOB, INVITED, LISTED, OPEN, Place
-from tests.support.cli_calls import Outcome, assert_teaches, call
+from tests.support.cli_calls import Outcome, assert_teaches, call, signals_as_they_were
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
 from tests.support.statuses import STATUS, changed
@@ -205,6 +205,6 @@ def test_join__error_while_a_line_of_progress_is_open__stands_on_a_line_of_its_o
 
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(trio, "run", fail_after_progress)
-    with pytest.raises(OperatorError, match="the wrong model"):
+    with pytest.raises(OperatorError, match="the wrong model"), signals_as_they_were():
         node_run.run_node(JoinOptions(source=RunSource()), frozenset(), "info", is_json=False, is_verbose=False)
     assert screen.getvalue().endswith("step 0/40\n")

@@ -21,7 +21,7 @@ from sfnode import keys
 from sfnode.cli import main
 from sfnode.storage import data_directory
 from sfnode.training import described_model, shared_model
-from tests.support.cli_calls import log_as_it_was
+from tests.support.cli_calls import log_as_it_was, signals_as_they_were
 
 REACHED: Final = "the work itself would begin here"
 _LOOK_S: Final = 2.0
@@ -96,6 +96,7 @@ def call(*arguments: str, stdout: io.TextIOWrapper | None = None) -> Called:
         crash,
         _watched(),
         log_as_it_was(),
+        signals_as_they_were(),
     ):
         try:
             main()

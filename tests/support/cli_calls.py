@@ -12,6 +12,7 @@ import functools
 import io
 import json
 import logging
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -54,12 +55,24 @@ def call(*arguments: object) -> Outcome:
         contextlib.redirect_stdout(stdout),
         contextlib.redirect_stderr(stderr),
         log_as_it_was(),
+        signals_as_they_were(),
     ):
         try:
             main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return Outcome(code=code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
+
+
+@contextlib.contextmanager
+def signals_as_they_were() -> Iterator[None]:
+    """A command lets signals end the process at once, or ignores them at its end."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -3,11 +3,13 @@
 import contextlib
 import signal
 from pathlib import Path
+from types import FrameType
 
 import trio
 
 from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, Manifest
+from sfnode.children import stop_signals
 from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.web_and_metrics import metrics_served, page_served
 from sfnode.cli.remembered_options import Origin, Recalled, recall
@@ -36,6 +38,7 @@ def run_node(options: JoinOptions, given: frozenset[str], log_level: str, *, is_
             with life:
                 trio.run(_run_until_stopped, options, given, reporter, life)
         finally:
+            stop_signals.heed(signal.SIG_IGN)  # how it has ended is settled; Python would be killed on its way out
             reporter.finish()  # so that an error begins on a new line
 
 
@@ -87,14 +90,23 @@ def _check(options: JoinOptions) -> None:
 
 
 async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter, task_status: Readiness) -> None:
-    is_under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    closed_terminal = () if is_under_nohup else (signal.SIGHUP,)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *closed_terminal) as signals:
-        task_status.started(())  # no addresses: it hears signals from here on
-        async for number in signals:
-            name = signal.Signals(number).name
-            reporter.event("stopping", f"stopping on {name}: saying goodbye to the peers", signal=name)
-            scope.cancel()
+    """End the node at the first signal. Further ones change nothing: goodbyes have their time, and it has ended well.
+
+    Programs that pass signals on, such as `uv run` and `make`, send a second one.
+    """
+    heard, is_heard, token = list[int](), trio.Event(), trio.lowlevel.current_trio_token()
+
+    def hear(number: int, _frame: FrameType | None) -> None:
+        heard.append(number)
+        with contextlib.suppress(trio.RunFinishedError):
+            token.run_sync_soon(is_heard.set)
+
+    stop_signals.heed(hear)
+    task_status.started(())  # no addresses: it hears signals from here on
+    await is_heard.wait()
+    name = signal.Signals(heard[0]).name
+    reporter.event("stopping", f"stopping on {name}: saying goodbye to the peers", signal=name)
+    scope.cancel()
 
 
 async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:
