@@ -20,13 +20,13 @@ def looked_at(path: Path, template: TaskTemplate) -> tuple[list[tuple[str, RowTe
         if name := template.empty_field(row):
             empty.append(f"{where}, {name!r}")
     twice = [f"{where}, {key!r}" for where, key in repeated.items()]
-    texts_of = (
-        (same, "are the same as an earlier one ({}) and count again: leave them out if that is a slip"),
-        (empty, "have an empty text ({}): complete these rows, or leave them out"),
-        (twice, "have a key twice ({}), whose last value counts: leave one out"),
+    slips = (
+        ("that are the same as an earlier one", same, "They count again: leave them out if that is a slip"),
+        ("with an empty text", empty, "Complete these, or leave them out"),
+        ("with a key twice", twice, "Its last value counts: leave one out"),
     )
     return placed, [
-        f"{len(found)} of {count} rows {what.format(found[0] + (len(found) > 1) * ', and others')}"
-        for found, what in texts_of
+        f"rows {what}: {len(found)} of {count} ({found[0]}{', and others' if found[1:] else ''}). {advice}"
+        for what, found, advice in slips
         if found
     ]

@@ -28,9 +28,9 @@ def test_init__rows_that_may_be_slips__are_counted_and_one_is_named(is_list: boo
     made = call("init", *given, "--data", data, "--private-data", "--out", tmp_path / "a.run")
     assert made.code == 0, made
     first, third, fifth, sixth = (f"{data}{': item ' if is_list else ':'}{number}" for number in (1, 3, 5, 6))
-    same = f"2 of 8 rows are the same as an earlier one ({sixth}, as {first}, and others) and count again: leave them"
     assert [line for line in made.stderr.splitlines() if line.startswith("Warning")] == [
-        f"Warning: {same} out if that is a slip",
-        f"Warning: 1 of 8 rows have an empty text ({third}, 'sentence'): complete these rows, or leave them out",
-        f"Warning: 1 of 8 rows have a key twice ({fifth}, 'sentence'), whose last value counts: leave one out",
+        f"Warning: rows that are the same as an earlier one: 2 of 8 ({sixth}, as {first}, and others). They "
+        "count again: leave them out if that is a slip",
+        f"Warning: rows with an empty text: 1 of 8 ({third}, 'sentence'). Complete these, or leave them out",
+        f"Warning: rows with a key twice: 1 of 8 ({fifth}, 'sentence'). Its last value counts: leave one out",
     ]
