@@ -24,11 +24,12 @@ from tests.support.daemons import demo_run, write_run
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EARLY = ("sfnode.children.command_line_secrets", "sfnode.cli")
 
-# Sends itself a signal when a module is imported for the first time.
+# Sends itself a signal when a module is imported for the first time. Its parent may have it ignored, as nohup has.
 _PROGRAM = """
-import os, sys
+import os, signal, sys
 name, number = sys.argv[1], int(sys.argv[2])
 del sys.argv[1:3]
+signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 class Interrupt:
     def find_spec(self, asked, *ignored):
         if asked == name:
@@ -42,7 +43,7 @@ main()
 def interrupted(module: str, number: signal.Signals, *words: str) -> tuple[int, str, str]:
     """Exit code, output and errors of a command that gets the signal as it imports the module."""
     command = [sys.executable, "-c", _PROGRAM, module, str(int(number)), *words]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return result.returncode, result.stdout, result.stderr
 
 
