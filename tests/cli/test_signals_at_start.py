@@ -101,6 +101,7 @@ def test_run_node__before_its_first_step__hears_signals_already(monkeypatch: pyt
         raise OperatorError("enough")
 
     monkeypatch.setattr(node_run, "_tell_string", look)
+    monkeypatch.setattr(sys, "argv", ["sfnode", "join"])  # a node hears SIGINT even where a shell has it ignored
     usual = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with pytest.raises(BaseExceptionGroup):
         run_until_stopped(Reporter(is_json=True, stream=io.StringIO()))
