@@ -1,5 +1,6 @@
 """``sfnode config``: show and change the options that a node remembers."""
 
+import os
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ from sfnode.cli import remembered_options as remembered
 from sfnode.cli.option_values import NodeFolder
 from sfnode.cli.options import NODE_HELP, address_words, json_option, node_option, print_result
 from sfnode.reporter import printable
-from sfnode.run import HOME, FieldValue, default_directory, find_model, node_toml, run_address
+from sfnode.run import FieldValue, default_directory, find_model, node_toml, run_address
 from sfnode.storage import DataDirectory, example_files, pasteable
 
 
@@ -56,13 +57,13 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory | None)
     \b
     Example: sfnode config set listen /ip4/0.0.0.0/tcp/4001
     """
-    if data_dir is None and len(values) > 1:  # of two words or more, the last may be a node: no value has such a name
-        places = (Path(values[-1]).expanduser(), HOME.expanduser() / values[-1])
-        data_dir = next((node for node in map(DataDirectory, places) if node.is_node), None)
-        values = values if data_dir is None else values[:-1]
-    data_dir = data_dir or default_directory.only_node()
-    manifest = data_dir.signed_manifest().manifest
     is_several = remembered.SETTINGS[remembered.check_key(key, "sfnode config set")].multiple
+    if data_dir is None and len(values) > 1:  # the last may be a node; one of several programs could begin its name
+        places = (Path(os.path.expanduser(values[-1])), default_directory.HOME.expanduser() / values[-1])
+        begun = None if is_several else default_directory.node_called(values[-1])
+        data_dir = next((node for node in map(DataDirectory, places) if node.is_node), begun)
+        values = values if data_dir is None else values[:-1]
+    manifest = (data_dir := data_dir or default_directory.only_node()).signed_manifest().manifest
     if len(values) > 1 and not is_several:
         advice = "Quote one with spaces; a node stands last, or after --data-dir"
         raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. {advice}")

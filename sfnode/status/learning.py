@@ -106,9 +106,7 @@ def one_answer_in_words(measured: Sequence[EvaluatedStep]) -> str:
     if not is_constant and not is_spreading:
         return ""
     since = f", after {1 - best.loss:.2f} at step {best.step}" if best.step < last.step else ""
-    why = (
-        "drawn answers teach nothing where all are the same" if is_constant else "it comes nearer to one for everything"
-    )
+    why = "drawn answers teach nothing where all are the same" if is_constant else "comes nearer to one for everything"
     return (
         f"the model gives one answer to {100 * share:.1f} % of the prompts (mean reward {last.reward:.2f}{since}), and "
         f"{why}. If this stays so, make a run with balanced prompts or a lower --learning-rate"

@@ -246,21 +246,37 @@ def test_config_set_and_unset__value__is_remembered_and_forgotten(directory: Pat
     assert read_node_file(DataDirectory(directory)) == {"threads": 2, "upnp": True}
 
 
-@pytest.mark.parametrize("key", ["threads", "listen"])
-@pytest.mark.parametrize("by", ["path", "name"])
+@pytest.mark.parametrize(
+    ("key", "by"),
+    [("threads", "path"), ("threads", "name"), ("threads", "beginning"), ("listen", "path"), ("listen", "name")],
+)
 def test_config_set_and_unset__node_at_the_end__is_that_one(
     key: str, by: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other commands take it there; here it was one value too many, or a wrong address."""
-    if by == "name":
-        monkeypatch.setattr("sfnode.cli.config.HOME", directory.parent)
+    if by != "path":
         monkeypatch.setattr("sfnode.run.default_directory.HOME", directory.parent)
-    node, value = directory if by == "path" else directory.name, {"threads": "2", "listen": LISTEN}[key]
+    value = {"threads": "2", "listen": LISTEN}[key]
+    node = {"path": directory, "name": directory.name, "beginning": directory.name[:-1]}[by]
     outcome = call("config", "set", key, value, node)
     assert outcome.code == 0 and f"sfnode start --data-dir {directory}" in outcome.stdout, outcome
     assert read_node_file(DataDirectory(directory)) == {"threads": {"threads": 2}, "listen": {"listen": [LISTEN]}}[key]
     assert call("config", "unset", key, node).code == 0
     assert read_node_file(DataDirectory(directory)) == {}
+
+
+def test_config_set__value_that_begins_the_name_of_a_node__is_a_value(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfnode.run.default_directory.HOME", directory.parent)
+    assert call("config", "set", "pause-when", "steam", directory.name[:-1]).code == 0
+    assert read_node_file(DataDirectory(directory)) == {"pause-when": ["steam", directory.name[:-1]]}
+
+
+def test_config_set__user_without_a_home__is_no_node(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was an exception that nobody had foreseen."""
+    monkeypatch.setattr("sfnode.run.default_directory.HOME", directory.parent)
+    assert_teaches(call("config", "set", "listen", LISTEN, "~nobody-here"), "listen address '~nobody-here'")
 
 
 def test_config_set__relative_path__is_kept_from_the_root_on(
