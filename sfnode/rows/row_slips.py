@@ -15,7 +15,7 @@ def looked_at(path: Path, template: TaskTemplate) -> tuple[list[tuple[str, RowTe
         count, texts = count + 1, template.texts(row, where)
         check_answerable(template.rule, texts, where)
         placed += [(where, texts)] if template.rule else []
-        if (earlier := first.setdefault(hash(texts), where)) != where:
+        if (earlier := first.setdefault(hash(repr(texts)), where)) != where:
             same.append(f"{where}, as {earlier}")
         if name := template.empty_field(row):
             empty.append(f"{where}, {name!r}")

@@ -10,7 +10,7 @@ from protocol.run import TaskKind, TaskSpec, reward
 _WORDS_MAX = 6
 _LINE_MAX = 100
 _SHOWN_MAX = 60
-_MARK = re.compile(r"<\|\w+\|>")  # of a chat template
+_MARKED = re.compile(r"^[^{]*<\|\w+\|>(?=.*\{)|<\|\w+\|>[^}]*$")  # before and behind the fields: marks of a chat, roles
 _MATCHES = {
     reward.TextMatch.EXACT: "is {}",
     reward.TextMatch.CONTAINS: "contains {}",
@@ -43,7 +43,7 @@ def purpose_of(task: TaskSpec) -> str:
 def _line(template: str) -> str:
     """Return the first line that holds something, a field after a chat's marks, cut at a word if it is long."""
     lines = [" ".join(each.split()) for each in template.splitlines() if each.strip()]
-    line = _MARK.sub("", next((each for each in lines if "{" in each or not lines[0].startswith("<")), "")).strip()
+    line = _MARKED.sub("", next((each for each in lines if "{" in each or not lines[0].startswith("<")), "")).strip()
     return line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX].rpartition(' ')[0] or line[:_LINE_MAX]} ..."
 
 

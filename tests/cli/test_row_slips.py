@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sfnode.rows import row_slips
+from sfnode.run import RewardOptions
+from sfnode.run.builtin_tasks import TaskTexts
 from tests.support.cli_calls import call
 
 
@@ -34,3 +37,11 @@ def test_init__rows_that_may_be_slips__are_counted_and_one_is_named(is_list: boo
         f"Warning: rows with an empty text: 1 of 8 ({third}, 'sentence'). Complete these, or leave them out",
         f"Warning: rows with a key twice: 1 of 8 ({fifth}, 'sentence'). Its last value counts: leave one out",
     ]
+
+
+def test_looked_at__rows_that_differ_in_a_number_alone__are_two(tmp_path: Path) -> None:
+    """Python hashes -1 as it hashes -2."""
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"prompt": "a", "n": -1}\n{"prompt": "a", "n": -2}\n', "utf-8")
+    texts = TaskTexts(template="{prompt}", completion=RewardOptions(rule_text="exact:{n}").document, is_reward=True)
+    assert row_slips.looked_at(data, texts.row_template)[1] == []

@@ -224,6 +224,18 @@ def test_init__prompt_that_ends_with_a_space__is_said_to_part_words_from_theirs(
     assert ("the prompt ends with a space" in outcome.stderr) == is_said
 
 
+def test_init__chat_template_that_ends_with_a_space__is_no_slip_of_the_owners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes a run cannot leave it out: it is the model's."""
+    monkeypatch.setattr("sfnode.training.chat.chat_prompt", lambda _tokenizer, own, _is_chat: f"User: {own} Bot: ")
+    data = tmp_path / "prompts.jsonl"
+    data.write_text("".join(f'{{"prompt": "a film {number}", "wanted": "good"}}\n' for number in range(40)), "utf-8")
+    given = ("--reward", "exact:{wanted}", "--answer", "", "--answer-tokens", 2, "--data", data, "--private-data")
+    outcome = call("init", "--model", "embedded:tiny-opt", "--out", tmp_path / "a.run", *given)
+    assert outcome.code == 0 and "ends with a space" not in outcome.stderr, outcome
+
+
 def test_builtin_task__none_of_them__needs_another_spelling() -> None:
     texts = [task_texts(TaskOptions(task=name)) for name in BUILTIN_TASKS]
     assert [each for each in texts if each != each.spelled] == []

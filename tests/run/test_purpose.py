@@ -38,6 +38,8 @@ def test_purpose__texts__are_told_by_their_fields(kind: TaskKind, template: str,
     ("template", "prompt"),
     [
         ("<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n", "{prompt}"),
+        ("<|user|>\n\nIs {a} in {b}?<|eot|><|role|>assistant<|end|>\n\n", "Is {a} in {b}?"),  # Llama 3 has one line
+        ("<|role|>user<|end|>{a}<|sep|>{b}<|stop|>\n<|role|>assistant<|end|>", "{a}<|sep|>{b}"),
         ("<start_of_turn>user\nWhere is {city}?<end_of_turn>\n", "Where is {city}?<end_of_turn>"),
         ("<s>[INST] {prompt} [/INST]", "<s>[INST] {prompt} [/INST]"),
         ("Which city?\n{prompt}", "Which city?"),
