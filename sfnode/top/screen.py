@@ -253,8 +253,7 @@ def _draw_several(views: Sequence[NodeView], lines: int) -> RenderableType:
 def _table_of(views: Sequence[NodeView]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     names = {StatusWords(view.status).quality.training_short for view in views if view.status is not None}
-    figure = "loss" if len(names) != 1 else names.pop()
-    for name in ("node", "stage", figure, "right", "peers", "own", "left"):
+    for name in ("node", "stage", "/".join(sorted(names)) or "loss", "right", "peers", "own", "left"):
         table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=20 if name == "node" else None)
     for view in views:
         table.add_row(*(Text(printable(cell)) for cell in _cells(view)), style="dim" if view.trouble else "")

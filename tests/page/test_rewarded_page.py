@@ -54,6 +54,7 @@ def test_page__rows_that_name_right_answers__has_rewards_and_draws_none(tmp_path
     assert isinstance(run, dict) and (run["is_rewarded"], run["draws_answers"]) == (True, False)
     script = (REPOSITORY / "sfnode" / "page" / "static" / "page.js").read_text("utf-8")
     assert 'run.draws_answers ? "answers that this node sampled"' in script
+    assert 'held.points.length || run.draws_answers ? "Mean reward" : "Chance of a right token"' in script  # read aloud
 
 
 def test_page__answers__are_shown_escaped_and_only_where_anybody_may_see_the_rows(made: MadeNode) -> None:

@@ -110,7 +110,10 @@ def test_screen__rewards__are_named_on_both_screens() -> None:
     one, two = shown(view), shown(view, view)
     assert "reward" in one and "0.30" in one and "15.0 % fully right" in one and "loss" not in one
     assert "reward" in two and "0.42" in two and "loss" not in two
-    assert "loss" in shown(view, NodeView(data_dir=DataDirectory(Path("b")), status=STATUS))
+    assert "loss/reward" in shown(view, NodeView(data_dir=DataDirectory(Path("b")), status=STATUS))
+    named = changed(view.status, life=replace(view.status.life, names_answers=True)) if view.status else None
+    both = shown(view, NodeView(data_dir=DataDirectory(Path("c")), status=named))
+    assert "chance/reward" in both and "loss" not in both  # neither run has a loss
 
 
 def test_exposition__rewards__take_the_place_of_the_loss() -> None:

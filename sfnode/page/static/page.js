@@ -120,7 +120,7 @@ function showCurves() {
     series: [training, held], steps: run.steps, text: quality, least: 0,
     ...(run.is_rewarded ? { most: 1, room: 0.1 } : {}),
     empty: run.is_live ? "Nothing yet: it comes with the first step of this node." : "Nothing was kept.",
-    label: trend(run.is_rewarded ? "Mean reward" : "Loss", held.points.length ? held.points : losses, quality),
+    label: trend(!run.is_rewarded ? "Loss" : held.points.length || run.draws_answers ? "Mean reward" : "Chance of a right token", held.points.length ? held.points : losses, quality),
   });
   drawChart(byId("accuracy"), {
     series: [{ points: evaluations.points.map(([step, , accuracy]) => [step, accuracy]), css: "own", dots: true, best }],
