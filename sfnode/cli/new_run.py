@@ -80,7 +80,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         if has_half_pair(Path(name).name):
             raise OperatorError(f"{option} {name}: the name is not UTF-8, in which a manifest is written: rename it")
     options.checked_settings()  # a slip in them or in the data shows before a model is fetched
-    if os.path.lexists(basis_out) and options.dense_batch_rows:  # which rows may count as answers, until they are read
+    if os.path.lexists(basis_out) and (options.reward.rule_text or options.dense_batch_rows):  # rewards need a basis
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     options, rows = _with_readable_data(options, basis_out)
     options = _with_right_answer(options, rows)

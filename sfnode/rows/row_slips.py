@@ -22,7 +22,7 @@ def looked_at(path: Path, template: TaskTemplate) -> tuple[list[tuple[str, RowTe
     twice = [f"{where}, {key!r}" for where, key in repeated.items()]
     slips = (
         ("that are the same as an earlier one", same, "They count again: leave them out if that is a slip"),
-        ("with an empty text", empty, "Complete these, or leave them out"),
+        ("with an empty text", empty, "Complete these, or leave them out, if that is a slip"),
         ("with a key twice", twice, "Its last value counts: leave one out"),
     )
     return placed, [

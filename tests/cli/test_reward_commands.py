@@ -344,6 +344,9 @@ def test_init__rows_that_name_a_right_answer__takes_messages_of_two_rows(tmp_pat
     made = call("init", *given, "--reward", "exact:{wanted}", "--batch-rows", 2)
     assert made.code == 0, made
     assert decode_run_untrusted(out.read_bytes()).manifest.task.batch_rows == 2
+    out.with_stem("b").with_suffix(".basis").touch()  # it was "--batch-rows 2: counts answers, 4 to each prompt"
+    given = (*EMBEDDED, "--private-data", "--data", data, "--out", out.with_stem("b"), "--reward", "exact:{wanted}")
+    assert_teaches(call("init", *given, "--batch-rows", 2), "b.basis exists", "choose another --out")
 
 
 @pytest.mark.parametrize(

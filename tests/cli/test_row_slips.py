@@ -34,7 +34,8 @@ def test_init__rows_that_may_be_slips__are_counted_and_one_is_named(is_list: boo
     assert [line for line in made.stderr.splitlines() if line.startswith("Warning")] == [
         f"Warning: rows that are the same as an earlier one: 2 of 8 ({sixth}, as {first}, and others). They "
         "count again: leave them out if that is a slip",
-        f"Warning: rows with an empty text: 1 of 8 ({third}, 'sentence'). Complete these, or leave them out",
+        f"Warning: rows with an empty text: 1 of 8 ({third}, 'sentence'). "
+        "Complete these, or leave them out, if that is a slip",
         f"Warning: rows with a key twice: 1 of 8 ({fifth}, 'sentence'). Its last value counts: leave one out",
     ]
 
