@@ -288,7 +288,7 @@ def task_of(options: RunOptions, folder: ModelFolder, looked_at: Sequence[RowTex
         if (texts := given.spaced(looked_at)) != given:
             what = f"--answer {json.loads(texts.completion)['answer']!r} after {texts.template[-20:]!r}"
             click.echo(printable(f"Note: taken as {what}: with the space before a word"), err=True)
-    if options.texts.template.endswith(" ") and texts.spelled.template.endswith(" "):  # no chat template does
+    if options.texts.template.endswith(" ") and texts.spelled.template.endswith(" "):  # not a chat's
         text = f"Warning: the prompt ends with a space, in {texts.template[-20:]!r}, and tokenizers have words with the"
         click.echo(printable(f"{text} space before them: leave it out; a completion may begin with it"), err=True)
     if texts != texts.spelled:
