@@ -145,10 +145,12 @@ def _mean_losses(shared: SharedModel, texts: Sequence[tuple[tuple[int, ...], tup
         tokens.append([*prompt, *answer, *[0] * rest])
         targets.append([*[-100] * len(prompt), *answer, *[-100] * rest][1:])
     targets_NT = torch.tensor(targets, device=shared.device)
+    is_learnt_NT = targets_NT >= 0
     hidden_NTH = layer_probe.hidden_states(shared.model, torch.tensor(tokens, device=shared.device))[:, :-1]
-    logits_NTV = functional.linear(hidden_NTH, shared.head.weight).float()
-    loss_NT = functional.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten(), reduction="none")
-    return loss_NT.view_as(targets_NT).sum(dim=1) / (targets_NT >= 0).sum(dim=1).clamp_min(1)
+    logits_MV = functional.linear(hidden_NTH[is_learnt_NT], shared.head.weight).float()  # of answers' tokens alone
+    loss_M = functional.cross_entropy(logits_MV, targets_NT[is_learnt_NT], reduction="none")
+    loss_NT = hidden_NTH.new_zeros(targets_NT.shape, dtype=loss_M.dtype).masked_scatter(is_learnt_NT, loss_M)
+    return loss_NT.sum(dim=1) / is_learnt_NT.sum(dim=1).clamp_min(1)
 
 
 def train_evolution(bench: Bench, rate: float = 0.01, sigma: float = 0.02, directions: int = 8) -> Course:
